@@ -8,6 +8,8 @@ differentiated; its `EnvState` is what one episode carries from step to step.
 Everything here is for one environment. A batch is the caller's `jax.vmap`.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
@@ -104,8 +106,8 @@ class Environment(Generic[StateT, ParamsT]):
             Gymnasium's environments are.
         shapes_rewards: Whether it pays other rewards than the game, which `info` has
             then: see `wrappers.RewardWrapper`.
-        made_by_name: Whether its name and `options` say all of what it holds in
-            `wrapped`.
+        made_as: Name and options of `make`, of an adapter that it has made: they say
+            all of what the adapter holds in `wrapped`.
         title: The name it is registered under; empty for that of its class.
     """
 
@@ -115,7 +117,7 @@ class Environment(Generic[StateT, ParamsT]):
     terminal_limit: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     shapes_rewards: ClassVar[bool] = False
-    made_by_name: ClassVar[bool] = False
+    made_as: Mapping[str, Any] = MappingProxyType({})
     title: ClassVar[str] = ""
 
     @property
@@ -323,6 +325,11 @@ def outcome(
     taken = env.step_env(key, state, action, params)
     obs, state, reward, terminated, info = unpacked(env, taken, "step_env", STEP)
     return obs, state, reward, terminated, env.is_truncated(state, params), info
+
+
+def is_env(value: Any) -> bool:
+    """Return whether an object or a class has the functions of an environment."""
+    return hasattr(value, "step") and hasattr(value, "reset")
 
 
 def select_tree(condition: Array, on_true: Any, on_false: Any) -> Any:

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import jax
 
 from . import probe
+from .adapters.adapt import adapt
+from .adapters.adapted import Adapted
 from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
 from .adapters.packages import (
+    object_at,
     own_names,
     refused_options,
     require_package,
     with_opengl_as_asked,
 )
-from .base import Environment, EnvParams
+from .base import Environment, EnvParams, is_env
 from .cartpole import CartPole
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
@@ -36,6 +39,7 @@ from .swingup import (
     CartpoleSwingup,
     CartpoleSwingupSparse,
 )
+from .wrappers.registry import read_call
 
 Factory = Callable[..., Environment]
 
@@ -95,11 +99,13 @@ def make(id: str, **options: Any) -> Environment:
         id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
             `craftax/`, `jumanji/` or `playground/` and a name of that package's,
             `brax/` and a name of `brax.envs.register_environment`, or `gymnasium/` or
-            `envpool/` and a name, for training on the host.
+            `envpool/` and a name, for training on the host. A class of one's own has
+            its import path, `lab.envs:PointMass` or `lab.envs:PointMass(mass=2.0)`.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
+        TypeError: what is made is no environment.
     """
     factory = _entry(id).factory
     try:
@@ -110,7 +116,10 @@ def make(id: str, **options: Any) -> Environment:
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
     with nullcontext() if is_on_host(id) else jax.ensure_compile_time_eval():
-        return factory(**options)
+        env = adapt(factory(**options))
+    if isinstance(env, Adapted) or env.on_host:
+        env.made_as = {"id": id, **options}
+    return env
 
 
 def register(id: str, factory: Factory) -> None:
@@ -202,6 +211,8 @@ def _entry(id: str) -> _Entry:
         return _Entry(partial(_adapted, package, name), package)
     if package == "brax" and name in own_names():
         return _Entry(partial(_adapted, "brax", name), "registered")
+    if id not in _ENTRIES and ":" in str(id):
+        return _Entry(_by_path(id), "registered")
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     entry = _ENTRIES[id]
@@ -211,6 +222,24 @@ def _entry(id: str) -> _Entry:
             found = getattr(import_module(f"purerl.contrib.{module}"), name)
         entry = _ENTRIES[id] = _Entry(found, entry.source)
     return entry
+
+
+def _by_path(id: str) -> Factory:
+    """What makes an environment of the user's own that has no name but its path."""
+    example = "lab.envs:PointMass(mass=2.0)"
+    path, places, names = read_call("env", id, example)
+    found = object_at("env", path, example)
+    if not (isinstance(found, type) and is_env(found)):
+        raise ValueError(
+            f"env must name a class of environments, and {path} is {found!r}; give "
+            "what a function makes a name: envs.register(id, function)."
+        )
+    fields = inspect.signature(found)
+    try:
+        fields.bind_partial(*places, **names)
+    except TypeError as error:
+        raise refused_options(path, names, error, fields.parameters) from None
+    return partial(found, *places, **names)
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:

@@ -1,4 +1,4 @@
-"""Evolve by an objective of your own, steady returns; the same call again goes on."""
+"""Evolve by an objective of your own, steady returns; killed, the same call goes on."""
 
 import purerl
 
@@ -10,10 +10,12 @@ def steady(curves):
 
 
 def main(steps=8_192, out="runs/steady", **options):
-    """Evolve PPO's step size; return the result, of which the folder has everything."""
+    """Evolve two numbers of PPO; return the result, of which the folder has all."""
     config = purerl.PPOConfig(total_timesteps=steps, num_envs=8, num_evaluations=0)
-    result = purerl.evolve(config, "learning_rate", fitness=steady, out=out, **options)
-    print(f"best {result.best_fitness:.1f}: {result.learned.learning_rate:.2g}")
+    names = "learning_rate,gamma"
+    result = purerl.evolve(config, names, fitness=steady, out=out, **options)
+    for name, value in result.solution.items():
+        print(f"{name}: {result.start[name]:.3g} became {value:.3g}")
     return result
 
 

@@ -26,7 +26,7 @@ from frame import IMAGES, keep, options, show_table
 
 import purerl
 from purerl import optimisers
-from purerl.tuning.console import best_table, end_line, holdout_table, warnings
+from purerl.tuning.api import best_table, end_line, holdout_table, warnings
 from purerl.tuning.result import holdout_dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))

@@ -36,7 +36,7 @@ from purerl.contrib.disco import DiscoConfig as DiscoConfig
 from purerl.contrib.distil import Distilled as Distilled
 from purerl.contrib.distil import distil as distil
 from purerl.execution.cache import share_programs as share_programs
-from purerl.execution.members import Members as Members
+from purerl.execution.programs import Members as Members
 from purerl.export import export_policy as export_policy
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult
@@ -57,7 +57,7 @@ from purerl.population.halving import halving as halving
 from purerl.population.pbt import PBTResult as PBTResult
 from purerl.population.pbt import pbt as pbt
 from purerl.population.saved import load_search as load_search
-from purerl.population.schedules import Schedule as Schedule
+from purerl.population.schedules import ConfigSchedule as ConfigSchedule
 from purerl.population.schedules import Scheduled as Scheduled
 from purerl.population.schedules import train_schedules as train_schedules
 from purerl.population.search import BestMember as BestMember
@@ -74,11 +74,11 @@ from purerl.runner.run import run as run
 from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker
-from purerl.runner.trackers.mlflow_model import log_policy as log_policy
+from purerl.runner.trackers.mlflow import log_policy as log_policy
 from purerl.scale.devices import compiler_options as compiler_options
+from purerl.scale.devices import pmap as pmap
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel
-from purerl.scale.pmap import pmap as pmap
 from purerl.search.drive import Finished as Finished
 from purerl.search.drive import drive as drive
 from purerl.search.drive import dry_run as dry_run
@@ -93,10 +93,10 @@ from purerl.serialise import save_part as save_part
 from purerl.space.axes import choice as choice
 from purerl.space.axes import loguniform as loguniform
 from purerl.space.axes import uniform as uniform
-from purerl.sweeps.lanes import LaneRate as LaneRate
-from purerl.sweeps.lanes import find_lanes as find_lanes
 from purerl.sweeps.loop import sweep as sweep
+from purerl.sweeps.plan import LaneRate as LaneRate
 from purerl.sweeps.plan import SweepPlan as SweepPlan
+from purerl.sweeps.plan import find_lanes as find_lanes
 from purerl.sweeps.plan import plan as plan
 from purerl.sweeps.result import SweepResult as SweepResult
 from purerl.sweeps.result import load_sweep as load_sweep

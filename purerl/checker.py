@@ -26,7 +26,7 @@ from purerl.envs.checker import (
     said_of,
     signature,
 )
-from purerl.learning.parts import name_leaves
+from purerl.learning.optimiser import name_leaves
 from purerl.metrics import is_defined
 from purerl.precision import in_32_bits
 from purerl.train import Bound, bind, make_segment, make_train

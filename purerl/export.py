@@ -15,7 +15,9 @@ environment takes them. The parameters are constants in them.
 """
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,14 +28,10 @@ from jax import export
 
 from purerl import serialise
 from purerl.acting.environment import bind_params
-from purerl.acting.observe import completed
 from purerl.acting.policy import recurrence_of
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.export_onnx import POLICY as _ONNX
-from purerl.export_onnx import to_onnx
-from purerl.export_readme import readme
-from purerl.networks.composite import MASK
+from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
 from purerl.train import Bound, bind, check_acts
@@ -114,7 +112,7 @@ def export_policy(
     arrays = {name: np.asarray(x) for name, x in networks_of(state).items()}
     about = describe(bound, found, batch, sampled, onnx)
     if onnx:
-        files[_ONNX] = to_onnx(found.act, found.rows, batch)
+        files[ONNX] = to_onnx(found.act, found.rows, batch)
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
@@ -123,7 +121,7 @@ def export_policy(
     folder = _own_folder(out)
     for name, content in files.items():
         write_atomic(folder / name, content)
-    for name in {_SAMPLED, _ONNX} - set(files):
+    for name in {_SAMPLED, ONNX} - set(files):
         (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder
 
@@ -259,7 +257,7 @@ def describe(
         "files": {
             "deterministic": _POLICY,
             "sampled": _SAMPLED if sampled else None,
-            "onnx": _ONNX if onnx else None,
+            "onnx": ONNX if onnx else None,
         },
         "platforms": list(PLATFORMS),
         "config": serialise.to_dict(bound.config),
@@ -298,3 +296,208 @@ def _space(space: Any) -> dict[str, Any]:
         "low": low if len(set(low)) > 1 else low[0],
         "high": high if len(set(high)) > 1 else high[0],
     }
+
+
+def _is_array(about: Any) -> bool:
+    """Return whether this describes one array, not an observation of several parts."""
+    return isinstance(about, dict) and set(about) == {"shape", "dtype"}
+
+
+def _parts(about: Any, write: Callable[[Any], str]) -> str:
+    """The code of an array, or of the dictionary or tuple of arrays."""
+    if _is_array(about):
+        return write(about)
+    if isinstance(about, dict):
+        inside = (f'"{key}": {_parts(part, write)}' for key, part in about.items())
+        return f"{{{', '.join(inside)}}}"
+    return f"({', '.join(_parts(part, write) for part in about)},)"
+
+
+def _zeros(rows: int, about: Any) -> str:
+    """Code that makes `rows` of what is described."""
+
+    def write(array: Any) -> str:
+        shape = ", ".join(map(str, [rows, *array["shape"]]))
+        return f'np.zeros(({shape},), "{array["dtype"]}")'
+
+    return _parts(about, write)
+
+
+def _lengths(batch: Any, about: Any) -> str:
+    """The lengths of the axes of what is described."""
+
+    def write(array: Any) -> str:
+        return f"[{', '.join(map(str, [batch, *array['shape']]))}]"
+
+    return _parts(about, write)
+
+
+def readme(about: dict[str, Any]) -> str:
+    """Return how to use the folder, with this agent's shapes.
+
+    Args:
+        about: Contents of `policy.json`.
+    """
+    batch = "batch" if about["batch"] == "any" else about["batch"]
+    rows = 8 if about["batch"] == "any" else about["batch"]
+    zeros = ", ".join(_zeros(rows, m) for m in about["memory"])
+    call = "action = policy.call(obs)"
+    if about["memory"]:
+        call = (
+            f"memory = [{zeros}]  # zero at the start of an episode\n"
+            "action, *memory = policy.call(obs, *memory)"
+        )
+    text = f"""# A policy for {about["environment"]}
+
+Trained and exported by purerl {about["versions"]["purerl"]}. To use it takes JAX alone:
+`pip install jax flatbuffers`.
+
+```python
+import numpy as np
+from jax import export
+
+with open("{about["files"]["deterministic"]}", "rb") as file:
+    policy = export.deserialize(bytearray(file.read()))
+obs = {_zeros(rows, about["observation"])}
+{call}
+```
+
+Observations are {_lengths(batch, about["observation"])} {_form(about["environment"])};
+what the policy does to them, such as normalisation, is inside. `policy.json` has the
+spaces and the config of the training run, `weights.safetensors` the parameters and
+statistics by name.
+"""
+    if about["key"]:
+        words = about["key"]["shape"]
+        text += f"""
+`{about["files"]["sampled"]}` draws its actions: its last argument is the data of a
+random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
+"""
+    return text + _of_onnx(about)
+
+
+def _form(environment: str) -> str:
+    """In which form observations are taken, as the end of a clause."""
+    if environment.split("/")[0] not in ("gymnasium", "envpool"):
+        return "as the environment gives them"
+    return """as the environment gives
+them, but whole numbers count from 0 (take away the `start` of their space), and
+pictures of bytes are `[height, width, channels]`. Choices of actions count from 0,
+too: add the `start` of their space"""
+
+
+def _of_onnx(about: dict[str, Any]) -> str:
+    """Return the use of the policy without JAX; nothing where it is not ONNX."""
+    name = about["files"].get("onnx")
+    if not name:
+        return ""
+    memory = " and `memory0`, ... in the order of `policy.json`" * bool(about["memory"])
+    after = " and `next_memory0`, ..." * bool(about["memory"])
+    return f"""
+`{name}` is the same policy as ONNX, for programs without JAX. Its inputs are `obs` (of
+several parts `obs.KEY`){memory}, its outputs `action`{after}:
+
+```py
+import onnxruntime
+
+policy = onnxruntime.InferenceSession("{name}")
+print([x.name for x in policy.get_inputs()], [x.name for x in policy.get_outputs()])
+action, *memory = policy.run(None, inputs)  # inputs: a dictionary of arrays by name
+```
+"""
+
+
+ONNX = "policy.onnx"
+
+
+def to_onnx(
+    act: Callable[..., Any], rows: tuple[PyTree, ...], batch: int | None
+) -> bytes:
+    """Convert a deterministic policy with jax2onnx.
+
+    The inputs are called `obs`, or `obs.KEY` where an observation has several parts,
+    and `memory0`, `memory1`, ...; the outputs `action` or `action.KEY`, and
+    `next_memory0`, `next_memory1`, ....
+
+    Args:
+        act: `(obs, *memory) -> (action, *memory)`; one action alone where there is no
+            memory.
+        rows: Shapes of the observation and of each array of the memory, without batch.
+        batch: The number of observations at once; None for any.
+
+    Returns:
+        The model as a file holds it.
+
+    Raises:
+        ConfigError: the converter is not installed, or it cannot convert the policy.
+    """
+    convert = _converter()
+    shapes, structure = jax.tree.flatten(rows)
+    count = "batch" if batch is None else batch
+    inputs = [jax.ShapeDtypeStruct((count, *x.shape), x.dtype) for x in shapes]
+
+    def flat(*arrays: Array) -> tuple[Array, ...]:
+        return tuple(jax.tree.leaves(act(*jax.tree.unflatten(structure, arrays))))
+
+    blank = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), rows)
+    found = jax.eval_shape(act, *blank)
+    obs, *memory = rows
+    action, after = (found[0], found[1:]) if memory else (found, ())
+    try:
+        # The converter's own operations add arrays of different ranks.
+        with _quiet(), jax.numpy_rank_promotion("allow"):
+            model = convert(
+                flat,
+                inputs,
+                model_name="policy",
+                input_names=[*_names("obs", obs), *_numbered("memory", memory)],
+                output_names=[
+                    *_names("action", action),
+                    *_numbered("next_memory", after),
+                ],
+            )
+    except Exception as error:
+        remedy = "; batch=1 may help" if batch is None else ""
+        said = (str(error).strip() or "no reason given").splitlines()[0][:200]
+        raise ConfigError(
+            f"the converter to ONNX cannot convert this policy ({type(error).__name__}:"
+            f" {said}){remedy}. Leave onnx (--onnx) out: policy.stablehlo holds every "
+            "policy."
+        ) from error
+    return model.SerializeToString()
+
+
+def _converter() -> Callable[..., Any]:
+    """The function of jax2onnx that converts."""
+    try:
+        from jax2onnx import to_onnx as convert  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ConfigError(
+            f"to export a policy as ONNX takes the package {error.name}, which is not "
+            "installed: pip install 'purerl[onnx]'."
+        ) from None
+    return convert
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what the converter logs of shapes that it does not write down."""
+    log = logging.getLogger("onnx_ir")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _names(name: str, tree: PyTree) -> list[str]:
+    """The name of every array of a pytree, its keys behind dots."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    keys = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    return [f"{name}.{key}" if key else name for key in keys]
+
+
+def _numbered(name: str, arrays: Any) -> list[str]:
+    """The name of every array of a memory."""
+    return [f"{name}{number}" for number in range(len(arrays))]

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.learning.collectives import after, pmean
+from purerl.learning.averages import after, pmean
 from purerl.metrics import BATCH
 from purerl.networks.modules import imported_at
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
@@ -80,7 +80,7 @@ def with_metrics(
                 )
             known.add(name)
             found |= _measure(metric, name, state, batch, own)
-        # Averages over devices must come one after another: see `collectives`.
+        # Averages over devices must come one after another: see `averages`.
         done = jnp.stack([jnp.asarray(x, jnp.float32) for x in own.values()]).sum()
         return state, own | pmean(after(found, done, axis_name), axis_name)
 

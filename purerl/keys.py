@@ -13,13 +13,14 @@ keys `split(k, n)`. No two streams of one experiment meet, but such an agent and
 population are not independent of one another: give them two keys.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.types import AgentState, Array
+from purerl.types import AgentState, Array, PyTree
 
 # Keys of each update.
 _EACH = 8
@@ -93,6 +94,35 @@ def several(key: Array, count: int) -> Array:
     if key.shape != (count,):
         raise ValueError(f"Expected one key or {count} of them, got {key.shape}.")
     return key
+
+
+def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array:
+    """Draw keys `[*shape]` for this device's environments; see `env_draw`."""
+    return env_draw(jax.random.split, key, shape, axis_name)
+
+
+def env_draw(
+    draw: Callable[[Array, tuple[int, ...]], PyTree],
+    key: Array,
+    shape: tuple[int, ...],
+    axis_name: str | None,
+) -> PyTree:
+    """Draw for all environments at once, and return what this device's have.
+
+    What an environment gets depends on its global index, so that spreading environments
+    over devices changes no random number.
+
+    Args:
+        draw: Function that draws, `(key, shape) -> leaves [*shape, ...]`.
+    """
+    if axis_name is None:
+        return draw(key, shape)
+    *lead, num = shape
+    whole = draw(key, (*lead, num * jax.lax.axis_size(axis_name)))
+    start = jax.lax.axis_index(axis_name) * num
+    return jax.tree.map(
+        lambda x: jax.lax.dynamic_slice_in_dim(x, start, num, axis=len(lead)), whole
+    )
 
 
 def _fold_in_each(key: Array, first: Array, count: int) -> Array:

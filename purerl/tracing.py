@@ -1,13 +1,6 @@
-"""The platform that a program is traced for, who cannot be traced, and what is read.
+"""Who cannot be traced, and what a traced program reads."""
 
-An accelerator with small networks spends its time on starting kernels, so there a
-program is written so that it has few of them; a CPU would only have more to do.
-"""
-
-import contextlib
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,41 +10,6 @@ from jax.core import Tracer
 from jax.interpreters import partial_eval
 
 from purerl.config import ConfigError
-
-# Steps that one turn of a loop makes on an accelerator. A turn costs a kernel for its
-# counter and others that write and copy, however many steps it makes; with more of them
-# a program is compiled for longer, and has few kernels less.
-STEPS_OF_TURN = 4
-# The platform that programs are traced for; None for that of JAX's default devices.
-_platform: ContextVar[str | None] = ContextVar("platform", default=None)
-
-
-@contextlib.contextmanager
-def traced_for(platform: str) -> Iterator[None]:
-    """Trace programs for a platform that is not that of JAX's default devices.
-
-    Args:
-        platform: The platform, such as `cpu` or `cuda`.
-    """
-    before = _platform.set(platform)
-    try:
-        yield
-    finally:
-        _platform.reset(before)
-
-
-def traced_for_cpu() -> bool:
-    """Return whether programs are traced for a CPU, where small kernels cost little."""
-    return (_platform.get() or jax.default_backend()) == "cpu"
-
-
-def steps_of_turn(num_steps: int) -> int:
-    """Return how many steps one turn of a loop makes: a divisor of them, 1 on a CPU.
-
-    Args:
-        num_steps: Number of steps of the loop.
-    """
-    return 1 if traced_for_cpu() else math.gcd(num_steps, STEPS_OF_TURN)
 
 
 def refuse_traced(who: str, *values: Any) -> None:

@@ -36,29 +36,6 @@ class Schedule(_Number):
         )
 
 
-class Transition(NamedTuple):
-    """One step of every environment; fields `[B, ...]`, or `[T, B, ...]` stacked.
-
-    Attributes:
-        obs: Observation on which the action was chosen.
-        action: The policy's raw action (before it is clipped or squashed).
-        log_prob: Log-probability of `action` under the policy that chose it.
-        reward: Reward of the step, as the environment gave it.
-        next_obs: Observation after the step and *before* any reset.
-        terminated: The episode ended in a state of value zero.
-        truncated: The episode was cut (time limit); true with `terminated` only where
-            the transition is bad, see `acting.rollout`.
-    """
-
-    obs: Array
-    action: Array
-    log_prob: Array
-    reward: Array
-    next_obs: Array
-    terminated: Array
-    truncated: Array
-
-
 class Evaluation(NamedTuple):
     """Episodes of the deterministic policy.
 

@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.config import ConfigError, shown
-from purerl.learning.parts import check_parts, is_in, name_leaves, unique
+from purerl.learning.optimiser import check_parts, is_in, name_leaves, unique
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 

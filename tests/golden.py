@@ -134,7 +134,10 @@ def train_schedules() -> Arrays:
     pieces = tuple({"learning_rate": rate} for rate in RATES)
     found = purerl.train_schedules(
         tiny_config(),
-        [purerl.Schedule((0, 6, 12), pieces), purerl.Schedule((0,), pieces[:1])],
+        [
+            purerl.ConfigSchedule((0, 6, 12), pieces),
+            purerl.ConfigSchedule((0,), pieces[:1]),
+        ],
         seeds=2,
         lanes=2,
     )

@@ -27,7 +27,6 @@ LAYERS = (
         "purerl.keys",
         "purerl.metrics",
         "purerl.registry",
-        "purerl.streams",
         "purerl.execution.format",
     ),
     # Arrays and loops in forms with few kernels.
@@ -44,7 +43,6 @@ LAYERS = (
     # Networks and gradient steps in forms with few kernels.
     (
         "purerl.accelerator.paired",
-        "purerl.accelerator.minimise",
         "purerl.accelerator.twins",
     ),
     # What is minimised, and what rules make of a rollout.
@@ -66,8 +64,6 @@ LAYERS = (
         "purerl.hooks",
         "purerl.warm_start",
         "purerl.export",
-        "purerl.export_onnx",
-        "purerl.export_readme",
     ),
     # Devices and processes.
     ("purerl.scale",),

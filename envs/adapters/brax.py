@@ -150,7 +150,6 @@ class BraxEnvironment(Adapted):
     """
 
     stochastic_transitions: ClassVar[bool] = False
-    made_by_name: ClassVar[bool] = True
 
     def __init__(
         self,

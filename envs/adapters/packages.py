@@ -6,9 +6,11 @@ Importing this imports none of them.
 import contextlib
 import importlib
 import io
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -62,7 +64,7 @@ def imported(module: str) -> ModuleType:
     Raises:
         ValueError: it has not been imported.
     """
-    found = sys.modules.get(module)
+    found = sys.modules.get("__main__" if module == main_name() else module)
     if found is None:
         raise ValueError(
             f"the module {module!r} has not been imported, and a config imports none, "
@@ -70,6 +72,42 @@ def imported(module: str) -> ModuleType:
             f"; on the command line --import {module})."
         )
     return found
+
+
+def main_name() -> str:
+    """Return the name by which others import the program that runs, `lab` of lab.py.
+
+    It is `__main__` where there is none, as in a notebook.
+    """
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
+    name = spec.name if spec else Path(file).stem * file.endswith(".py")
+    other = sys.modules.get(name, main)
+    is_it = getattr(other, "__file__", None) == file
+    return name if is_it and name.replace(".", "").isidentifier() else "__main__"
+
+
+def object_at(field: str, path: str, example: str = "lab.envs:PointMass") -> Any:
+    """Return what has an import path, in a module that has been imported.
+
+    Args:
+        field: Name of the field that names it, for messages.
+        path: Path, such as `lab.envs:PointMass`.
+        example: What such a path looks like, for messages.
+
+    Raises:
+        ValueError: the module has not been imported, or has no such name.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return operator.attrgetter(name)(imported(module))
+    except AttributeError as error:
+        why = f"cannot find {path} ({error}); write for example {example}"
+        if module == "__main__":
+            why = f"{path} is of the program that wrote it, which no other can import"
+        raise ValueError(f"{field}: {why}.") from None
+    except ValueError as error:
+        raise ValueError(f"{field} names {path}: {error}") from None
 
 
 @contextlib.contextmanager

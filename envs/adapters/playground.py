@@ -53,7 +53,6 @@ class PlaygroundEnvironment(Adapted):
     """
 
     stochastic_transitions: ClassVar[bool] = False
-    made_by_name: ClassVar[bool] = True
 
     def __init__(
         self,

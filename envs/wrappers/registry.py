@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..adapters.adapt import adapt
+from ..adapters.packages import object_at
 from ..base import Environment
 from .base import Wrapper
 from .observations import (
@@ -60,8 +61,9 @@ def wrap(env: Any, wrappers: Sequence[str]) -> Environment:
 
     Args:
         env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
-        wrappers: Texts such as `"FrameStack(4)"`, `"ClipReward"` and
-            `"FrameStack(n=4, padding=zero)"`.
+        wrappers: Texts such as `"FrameStack(4)"`, `"ClipReward"`,
+            `"FrameStack(n=4, padding=zero)"` and `"lab.envs:Noise(0.1)"`, of a module
+            that has been imported.
 
     Raises:
         ValueError: a text that cannot be read, an unknown wrapper or argument, or an
@@ -93,20 +95,14 @@ def are_built_in(wrappers: Sequence[str]) -> bool:
 
 def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
     """The class of a wrapper's text, and its arguments by their place and by name."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        call = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
-        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        given = [each.arg for each in call.keywords]
-        assert None not in given and len(set(given)) == len(given)
-        places = [_literal(value) for value in call.args]
-        names = {str(each.arg): _literal(each.value) for each in call.keywords}
-    except Exception:  # Whatever a text that is no call makes of Python's parser.
+    name, places, names = read_call("env_wrappers", text, "FrameStack(4)")
+    if ":" in name:
+        cls = object_at("env_wrappers", name, "lab.envs:Noise(0.1)")
+        if isinstance(cls, type) and issubclass(cls, Wrapper):
+            return cls, places, names
         raise ValueError(
-            f"env_wrappers: cannot read the wrapper {text!r}; write for example "
-            "FrameStack(4)."
-        ) from None
-    name = call.func.id
+            f"env_wrappers must name subclasses of envs.Wrapper, and {name} is {cls!r}."
+        )
     if name not in WRAPPERS:
         folded = {known.lower(): known for known in WRAPPERS}
         near = difflib.get_close_matches(name.lower().replace("_", ""), folded, n=1)
@@ -117,6 +113,35 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
             "purerl's command line, --import MODULE imports the module that does so."
         )
     return WRAPPERS[name], places, names
+
+
+def read_call(field: str, text: Any, example: str) -> tuple[str, list, dict[str, Any]]:
+    """Return what a text calls, and the arguments by their place and by name.
+
+    Args:
+        field: Name of the field that has the text, for the message.
+        text: Text such as `FrameStack(4)` or `lab.envs:PointMass(mass=2.0)`.
+        example: Text that could be read, for the message.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    try:
+        module, colon, call = text.strip().partition(":")
+        if not (colon and all(map(str.isidentifier, module.split(".")))):
+            module, colon, call = "", "", text.strip()
+        node = ast.parse(call, mode="eval").body
+        node = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        assert isinstance(node.func, ast.Name | ast.Attribute)
+        given = [each.arg for each in node.keywords]
+        assert None not in given and len(set(given)) == len(given)
+        places = [_literal(value) for value in node.args]
+        names = {str(each.arg): _literal(each.value) for each in node.keywords}
+    except Exception:  # Whatever a text that is no call makes of Python's parser.
+        raise ValueError(
+            f"{field}: cannot read {text!r}; write for example {example}."
+        ) from None
+    return f"{module}{colon}{ast.unparse(node.func)}", places, names
 
 
 def _literal(node: ast.expr) -> Any:

@@ -15,7 +15,7 @@ from bench import ROOT, read
 from contenders import ppo_config
 from gpu_table import timed
 
-from purerl.contrib.hardware import device, estimate
+from purerl.contrib.hardware import estimate
 from purerl.train import bind
 
 # isort: split
@@ -134,7 +134,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
 
 
 def _estimated(config: Any, agents: int) -> float:
-    described = device.load_device("h200")
+    described = estimate.load_device("h200")
     found = estimate.estimate(bind(config), agents, 64, described, is_compiled=False)
     return found.seconds
 

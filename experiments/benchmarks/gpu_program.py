@@ -29,8 +29,8 @@ from same_numbers import for_purejaxrl, for_rejax
 
 import purerl
 from purerl import presets
+from purerl.accelerator.kernels import traced_for
 from purerl.contrib.hardware.work import work_of
-from purerl.tracing import traced_for
 
 # Preset, or part of `gpu_day.py` -> agents.
 ROWS = {
@@ -71,7 +71,7 @@ def count(
         name: The row.
         agents: Agents that are trained side by side; with 0 one without `jax.vmap`.
         is_packed: Whether loops write the outputs of a step at once, as they do on a
-            GPU (`purerl.accelerator.packing`).
+            GPU (`purerl.accelerator.kernels`).
     """
     config = config_of(name)
     with traced_for("cuda" if is_packed else "cpu"):

@@ -17,7 +17,7 @@ from frame import RESULTS, read
 from pictures import STACKS, smooth, style
 
 import purerl
-from purerl.contrib.hardware import device, estimate
+from purerl.contrib.hardware import estimate
 from purerl.train import bind
 
 STUDY, WORDS = study_of("purejaxrl", "PureJaxRL")
@@ -78,7 +78,7 @@ def predict(config: purerl.TrainConfig, agents: int) -> float:
     `purerl plan --device h200 --no-compile` prints the same estimate.
     """
     found = estimate.estimate(
-        bind(config), agents, 64, device.load_device("h200"), is_compiled=False
+        bind(config), agents, 64, estimate.load_device("h200"), is_compiled=False
     )
     return found.seconds
 

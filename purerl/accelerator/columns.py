@@ -12,7 +12,7 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 
-from purerl.tracing import traced_for_cpu
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.types import Array
 
 # The text of such a kernel grows long with more columns.

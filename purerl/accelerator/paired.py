@@ -8,6 +8,8 @@ is multiplied. So a layer and its gradients are one product each, without a sum 
 bias. What is computed is the same, up to rounding.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -17,11 +19,19 @@ import numpy as np
 from flax import struct
 
 from purerl.accelerator import columns
-from purerl.networks.distributions import Gaussian
+from purerl.learning import averages, optimiser
+from purerl.learning.minibatches import (
+    Passes,
+    is_one_loop,
+    minimise,
+    step_means,
+)
+from purerl.networks.distributions import CategoricalHead, Gaussian
 from purerl.networks.heads import CategoricalActor, Critic, GaussianActor
 from purerl.networks.layers import ACTIVATIONS
 from purerl.networks.torsos import MLP
-from purerl.types import Array, PyTree
+from purerl.optimisers.first_order import is_known
+from purerl.types import Array, Metrics, PyTree
 
 # Rows of a layer are filled up to a multiple of this, for loads of 16 bytes.
 _ALIGNED = 4
@@ -187,3 +197,85 @@ def _layer(rows: Array, like: dict[str, Array]) -> dict[str, Array]:
     """Rows as the layer that they were made of."""
     inputs, outputs = like["kernel"].shape
     return {"kernel": rows[:inputs, :outputs], "bias": rows[inputs, :outputs]}
+
+
+Loss = Callable[..., tuple[Array, Metrics]]
+
+
+def minimise_in_few_kernels(
+    agent: Any,
+    loss: Loss,
+    params: PyTree,
+    opt_state: PyTree,
+    batch: Any,
+    key: Array,
+    passes: Passes,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Do what `minimise` does, for PPO without a memory.
+
+    Advantages are standardised for all minibatches of a pass at once, an actor and a
+    critic of one shape are one network, and metrics are averaged after the last step.
+
+    Args:
+        agent: Networks, environments and config.
+        loss: `(agent, params, minibatch, by_sample) -> (scalar, metrics)`.
+        params: Parameters of `actor` and `critic`.
+        opt_state: State of `passes.optim`.
+        batch: `[N, ...]` samples of the rollout.
+        key: Random key, consumed.
+        passes: Passes of gradient steps through the batch.
+    """
+    agent, batch, passes = with_few_kernels(agent, params, batch, passes)
+    by_sample = agent.axis_name is None and is_one_loop(batch, passes)
+    loss = partial(loss, agent, by_sample=by_sample)
+    params, opt_state, metrics = minimise(loss, params, opt_state, batch, key, passes)
+    return params, opt_state, step_means(metrics) if by_sample else metrics
+
+
+def with_few_kernels(
+    agent: Any, params: PyTree, batch: Any, passes: Passes
+) -> tuple[Any, Any, Passes]:
+    """Return agent, batch and passes of the same gradient steps in few kernels."""
+    config = agent.config
+    if config.normalize_advantages and not config.normalize_whole_batch:
+        # The loss gets advantages that are standardised already.
+        agent = agent._replace(config=config.replace(normalize_whole_batch=True))
+        passes = passes._replace(prepare=partial(_standardise, agent.axis_name))
+    if not _is_paired(agent):
+        return agent, batch, passes
+    actor = agent.actor
+    form = optimiser.Form(partial(join, actor), lambda pair: split(pair, params))
+    obs = with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
+    agent = agent._replace(forward=partial(forward, agent.head))
+    return agent, batch._replace(obs=obs), passes._replace(form=form)
+
+
+def forward(head: Any, params: Pair, seen: Array) -> tuple[Any, Array, None]:
+    """Return what a head takes, and values `[N]`; see `policy_gradient.outputs`.
+
+    Args:
+        head: Distribution of the actions.
+        params: Actor and critic as one.
+        seen: Observations as `with_ones` makes them.
+    """
+    found, value = params(seen)
+    if isinstance(found, list) and not isinstance(head, CategoricalHead):
+        found = jnp.stack(found, -1)
+    return found, value, None
+
+
+def _standardise(axis_name: str | None, batch: Any) -> Any:
+    advantage = averages.standardise(batch.advantage, axis_name)
+    return batch._replace(advantage=advantage)
+
+
+def _is_paired(agent: Any) -> bool:
+    """Whether actor and critic learn as one network."""
+    config = agent.config
+    return (
+        agent.on_features is None
+        and not config.frozen
+        and config.critic_learning_rate is None
+        and is_known(config.optimiser)
+        and can_be_paired(agent.actor, agent.critic)
+    )

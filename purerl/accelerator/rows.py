@@ -1,7 +1,7 @@
 """Items of a replay buffer as rows of one array, for a program with few kernels.
 
 A buffer of six arrays is six kernels when a step is added. Inside an update on an
-accelerator small items are rows of 32-bit words instead, as `accelerator.packing` makes
+accelerator small items are rows of 32-bit words instead, as `accelerator.kernels` makes
 them, so that one kernel adds a step and one takes a batch.
 """
 
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from flax import struct
 from jax.custom_batching import custom_vmap
 
-from purerl.accelerator import packing
-from purerl.tracing import traced_for_cpu
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.types import Array, PyTree
 
 # The largest item, and the largest buffer of one agent, of which rows are made: they
@@ -46,7 +46,7 @@ def rows_of(buffer: PyTree) -> PyTree:
     leaves = jax.tree.leaves(buffer)
     capacity = leaves[0].shape[0]
     words = sum(leaf.size // capacity for leaf in leaves)
-    is_small = all(packing.is_small(leaf, leaf.shape[1:]) for leaf in leaves)
+    is_small = all(kernels.is_small(leaf, leaf.shape[1:]) for leaf in leaves)
     is_small = is_small and words <= min(MOST_WORDS, MOST_BYTES // 4 // capacity)
     return _rows(buffer) if is_small and not traced_for_cpu() else buffer
 
@@ -108,9 +108,9 @@ def items_of(found: PyTree) -> PyTree:
     """
     if not isinstance(found, Rows):
         return found
-    return packing.unpack(packing.Packed(found.words, ()), found.layout)
+    return kernels.unpack(kernels.Packed(found.words, ()), found.layout)
 
 
 def _rows(items: PyTree) -> Rows:
-    packed, layout = packing.pack(items, axes=1)
+    packed, layout = kernels.pack(items, axes=1)
     return Rows(packed.words, layout)

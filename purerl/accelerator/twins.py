@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.networks.heads import ActionCritic, DiscreteCritic
 from purerl.networks.torsos import MLP
 from purerl.optimisers.first_order import is_known
-from purerl.tracing import traced_for_cpu
 from purerl.types import PyTree
 
 # Joining and separating the critics takes some 75 kernels; a gradient step has some ten

@@ -10,7 +10,7 @@ import numpy as np
 from purerl.acting.rollout import is_finite, step_without_reset
 from purerl.config import ConfigError
 from purerl.envs.base import Environment, select_tree
-from purerl.learning.collectives import vary_like
+from purerl.learning.averages import vary_like
 from purerl.types import Array, Evaluation, HostMetrics, PyTree
 
 

@@ -23,7 +23,7 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
@@ -144,7 +144,7 @@ def choices_of(obs_shape: Any, num_actions: int) -> int:
         obs_shape: Shape of the features of one observation.
         num_actions: Number of actions, valid or not.
     """
-    return MANY if composite.has_mask(obs_shape) else num_actions
+    return MANY if observe.has_mask(obs_shape) else num_actions
 
 
 def valid_action(obs: Any, number: Array) -> Array:
@@ -157,7 +157,7 @@ def valid_action(obs: Any, number: Array) -> Array:
         obs: Features of the observations, with a mask `[..., n]` or without.
         number: `[...]` int32 of `choices_of` many; without a mask, the action itself.
     """
-    mask = composite.mask_of(obs)
+    mask = observe.mask_of(obs)
     if mask is None:
         return number
     return _one_of(mask, number)
@@ -229,7 +229,7 @@ def act(q_values: Array, obs: Any, epsilon: Array | float, key: Array | None) ->
     if key is None:
         return jnp.argmax(q_values, -1).astype(jnp.int32)
     *shape, num_actions = q_values.shape
-    choices = num_actions if composite.mask_of(obs) is None else MANY
+    choices = num_actions if observe.mask_of(obs) is None else MANY
     coin = draw_coin(key, tuple(shape), num_actions=choices)
     return epsilon_greedy(q_values, coin, epsilon, obs)
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.observe import as_arrays
+from purerl.accelerator.kernels import forget
 from purerl.config import ConfigError
 from purerl.keys import shape_of_keys
-from purerl.networks.recurrent import forget
+from purerl.networks.observe import as_arrays
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 

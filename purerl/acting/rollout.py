@@ -25,14 +25,14 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import forget
 from purerl.config import TrainConfig
 from purerl.envs.base import RAW_REWARD, Environment, outcome
-from purerl.keys import several
-from purerl.learning.collectives import env_draw, env_keys, psum
+from purerl.keys import env_draw, env_keys, several
+from purerl.learning.averages import psum
 from purerl.metrics import BATCH
-from purerl.networks.recurrent import forget
-from purerl.types import Array, Metrics, PyTree, Transition
+from purerl.types import Array, Metrics, PyTree
 
 Number = TypeVar("Number", int, Array)
 # A function from a key and a shape to noise with that leading shape.
@@ -42,6 +42,29 @@ Draw = Callable[[Array, tuple[int, ...]], PyTree]
 ROLLOUT = "rollout"
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
+
+
+class Transition(NamedTuple):
+    """One step of every environment; fields `[B, ...]`, or `[T, B, ...]` stacked.
+
+    Attributes:
+        obs: Observation on which the action was chosen.
+        action: The policy's raw action (before it is clipped or squashed).
+        log_prob: Log-probability of `action` under the policy that chose it.
+        reward: Reward of the step, as the environment gave it.
+        next_obs: Observation after the step and *before* any reset.
+        terminated: The episode ended in a state of value zero.
+        truncated: The episode was cut (time limit); true with `terminated` only where
+            the transition is bad.
+    """
+
+    obs: Array
+    action: Array
+    log_prob: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
 
 
 class EnvCarry(NamedTuple):
@@ -111,6 +134,18 @@ class Episodes(NamedTuple):
     def paid(self) -> Array:
         """The returns from which the agent learns, `[T, B]`."""
         return self.shaped if jax.tree.leaves(self.shaped) else self.returns
+
+
+class Memories(NamedTuple):
+    """The memories of an actor and of a critic that has its own."""
+
+    actor: PyTree
+    critic: PyTree
+
+
+def of_actor(memory: PyTree) -> PyTree:
+    """Return the memory on which actions are chosen, of those of a state."""
+    return memory.actor if isinstance(memory, Memories) else memory
 
 
 class Played(NamedTuple):
@@ -215,7 +250,15 @@ def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start
     if is_known_finite:
         return Start(obs, state, jnp.float32(0))
     total = jnp.where(is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
-    return Start(as_finite(obs), state, total)
+    finite = jax.tree.map(
+        lambda x: (
+            jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+            if jnp.issubdtype(x.dtype, jnp.floating)
+            else x
+        ),
+        obs,
+    )
+    return Start(finite, state, total)
 
 
 def _starter(
@@ -265,17 +308,21 @@ def make_restarts(
         fallback = jax.vmap(_starter(env, env.reset), (0, None))(keys_start, params)
         return keys, lambda keys_t: (keys_t, fallback)
     reset = jax.vmap(_starter(env, env.reset_env), (0, None))
-    if stepper.reset_scheme == "pool":
+    split = keys, keys
+    has_pool = stepper.reset_scheme == "pool"
+    # As in `Environment.step`, a key has only one use if transitions are not random.
+    if has_pool or env.stochastic_transitions:
+        pairs = jax.vmap(jax.vmap(jax.random.split))(keys)
+        split = pairs[..., 0], pairs[..., 1]
+    if has_pool:
         size = stepper.reset_pool_size
-        keys_step, keys_pick = _split_each(keys)
+        keys_step, keys_pick = split
         pool = draw_pool(stepper, key_pool)
         pick = jax.vmap(jax.vmap(lambda k: jax.random.randint(k, (), 0, size)))
         return (keys_step, pick(keys_pick)), lambda inputs: (
             inputs[0],
             jax.tree.map(lambda x: x[inputs[1]], pool),
         )
-    # As in `Environment.step`, a key has only one use if transitions are not random.
-    split = _split_each(keys) if env.stochastic_transitions else (keys, keys)
     keys_step, keys_reset = split
     key = jax.eval_shape(lambda: jax.random.key(0))
     one = jax.tree.leaves(jax.eval_shape(stepper.env.reset_env, key, params))
@@ -284,12 +331,6 @@ def make_restarts(
         starts = jax.vmap(reset, (0, None))(keys_reset, params)
         return (keys_step, starts), lambda inputs: inputs
     return split, lambda inputs: (inputs[0], reset(inputs[1], params))
-
-
-def _split_each(keys: Array) -> tuple[Array, Array]:
-    """Two keys from each of `[T, B]`."""
-    pairs = jax.vmap(jax.vmap(jax.random.split))(keys)
-    return pairs[..., 0], pairs[..., 1]
 
 
 def step_without_reset(
@@ -337,7 +378,7 @@ def step_envs(
     """
     step = jax.vmap(_step_and_restart, (None, None, 0, 0, 0, 0))
     after = step(stepper.env, stepper.params, carry, action, keys, starts)
-    return packing.computed_once(after, axes=1)
+    return kernels.computed_once(after, axes=1)
 
 
 def _step_and_restart(
@@ -390,9 +431,9 @@ def _where(condition: Array, on_true: Any, on_false: Any) -> Any:
     """One of two pytrees."""
 
     def one(x: Array, y: Array) -> Array:
-        if len(packing.numbers_of(x)) == 1:
+        if len(kernels.numbers_of(x)) == 1:
             return jnp.where(condition, x, y)
-        pairs = zip(packing.numbers_of(x), packing.numbers_of(y), strict=True)
+        pairs = zip(kernels.numbers_of(x), kernels.numbers_of(y), strict=True)
         return jnp.stack([jnp.where(condition, *pair) for pair in pairs])
 
     return jax.tree.map(one, on_true, on_false)
@@ -454,7 +495,7 @@ def unroll(
         that step's end.
     """
     start = stop_gradient((carry, memory))
-    pack, unpack = packing.carry_packers(start, axes=1)
+    pack, unpack = kernels.carry_packers(start, axes=1)
 
     def step(
         before: PyTree, xs: tuple[PyTree, PyTree]
@@ -468,11 +509,11 @@ def unroll(
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
-            obs=packing.columns_first(carry.obs),
+            obs=kernels.columns_first(carry.obs),
             action=raw,
             log_prob=outputs,
             reward=out.reward,
-            next_obs=packing.columns_first(out.next_obs),
+            next_obs=kernels.columns_first(out.next_obs),
             terminated=out.terminated,
             truncated=out.truncated,
         )
@@ -481,10 +522,10 @@ def unroll(
         return pack((after, kept)), (transition, memory, *ends)
 
     inputs = randomness.inputs
-    turn = packing.steps_of_turn(carry, 1, inputs)
-    end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
+    turn = kernels.steps_of_turn(carry, 1, inputs)
+    end, (batch, *others) = kernels.scan(step, pack(start), inputs, turn)
     pair, like = (batch.obs, batch.next_obs), (carry.obs, carry.obs)
-    obs, next_obs = packing.columns_last(pair, like)
+    obs, next_obs = kernels.columns_last(pair, like)
     outputs = batch._replace(obs=obs, next_obs=next_obs), *others
     batch, memories, returns, lengths, shaped = checkpoint_name(outputs, ROLLOUT)
     carry, memory = unpack(end)
@@ -557,21 +598,9 @@ def is_finite(*trees: PyTree) -> Array:
     ]
     found = jnp.bool_(True)
     for leaf in leaves:
-        for number in packing.numbers_of(leaf):
+        for number in kernels.numbers_of(leaf):
             found = found & jnp.isfinite(number).all()
     return found
-
-
-def as_finite(tree: PyTree) -> PyTree:
-    """Return a pytree with 0 in the place of numbers that are not finite."""
-    return jax.tree.map(
-        lambda x: (
-            jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
-            if jnp.issubdtype(x.dtype, jnp.floating)
-            else x
-        ),
-        tree,
-    )
 
 
 def replaced(
@@ -606,10 +635,11 @@ def replaced(
     ]
 
     def fill(x: Array) -> Array:
+        shape = *bad.shape, *(1,) * (x.ndim - 2)
         found = x
         for is_there, by, axis in reversed(sources):
-            found = jnp.where(_beside(is_there, x), jnp.roll(x, by, axis), found)
-        return jnp.where(_beside(bad, x), found, x)
+            found = jnp.where(is_there.reshape(shape), jnp.roll(x, by, axis), found)
+        return jnp.where(bad.reshape(shape), found, x)
 
     cut = jnp.roll(bad.at[0].set(False), -1, 0)
     filled, memories = jax.tree.map(fill, (transitions, memories))
@@ -647,8 +677,3 @@ def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
         "episodes": count.astype(jnp.int32),
         **{n: jnp.where(count > 0, x / some, jnp.nan) for n, x in sums.items()},
     }
-
-
-def _beside(flag: Array, x: Array) -> Array:
-    """Flags `[T, B]` as they are compared with `[T, B, ...]`."""
-    return flag.reshape(*flag.shape, *(1,) * (x.ndim - 2))

@@ -26,7 +26,7 @@ from purerl.accelerator import columns
 from purerl.algorithms import network_config
 from purerl.losses import value_error
 from purerl.losses.quantile import quantile_huber
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.types import Array
 
 KINDS = ("expected", "categorical", "quantile", "implicit")
@@ -313,7 +313,7 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
     if network is None:
         network = _by_fields(config, shape, num_actions)
     # With distributions, the mask is put on their means later, see `dqn.values_of`.
-    is_masked = composite.has_mask(shape) and config.values == "expected"
+    is_masked = observe.has_mask(shape) and config.values == "expected"
     return networks.Masked(network) if is_masked else network
 
 
@@ -333,7 +333,7 @@ def _by_fields(config: Any, shape: Any, num_actions: int) -> nn.Module:
         return networks.NoisyMLP(sizes, config.activation, dense, config.layer_norm)
 
     torso = network_config.torso_of(config, shape, "critic", dot_general=product)
-    has_mask = composite.has_mask(shape)
+    has_mask = observe.has_mask(shape)
     if config.values == "expected" and not config.noisy:
         stream = make_stream if config.dueling else None
         gain = config.critic_gain

@@ -20,8 +20,6 @@ import optax
 
 from purerl import networks
 from purerl.accelerator import twins
-from purerl.acting import observe
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
@@ -40,14 +38,15 @@ from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.learning.parts import frozen_in
-from purerl.networks import composite, layers
+from purerl.learning.optimiser import frozen_in
+from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
     check_real,
     is_discrete,
     log_tanh_slope,
 )
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.replay import batches
 from purerl.types import Array, PyTree
@@ -193,7 +192,7 @@ def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     if actor is None:
         torso = network_config.torso_of(config, shape, "actor")
         actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    return networks.Masked(actor) if composite.has_mask(shape) else actor
+    return networks.Masked(actor) if observe.has_mask(shape) else actor
 
 
 def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:

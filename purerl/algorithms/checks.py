@@ -12,14 +12,11 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from purerl.acting import observe
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import memory, network_config
 from purerl.config import ConfigError, check_idle, nearest_divisors
 from purerl.envs.base import Environment
 from purerl.losses.check import check_loss
-from purerl.networks import composite, memories, modules
-from purerl.networks.composite import MASK
+from purerl.networks import memories, modules, observe
 from purerl.networks.distributions import (
     Head,
     MixedHead,
@@ -27,6 +24,7 @@ from purerl.networks.distributions import (
     make_policy_head,
 )
 from purerl.networks.memories.kinds import check_module
+from purerl.networks.observe import MASK, obs_shape
 
 _ONE_WAY = (
     'an observation {"observation": ..., "action_mask": bool [A]}, of the space '
@@ -72,7 +70,7 @@ def check_torso(config: Any, env: Environment, field: str) -> None:
         raise ConfigError(f"{env.name}: {error}") from None
     if isinstance(network_config.chosen_torso(config, field), nn.Module):
         words = "features [N, F] of observations [N, *obs_shape]"
-        seen = composite.visible(shape, network_config.keys_of(config, field))
+        seen = observe.visible(shape, network_config.keys_of(config, field))
         modules.check("torso", config.torso, [seen], (None,), words)
 
 
@@ -93,7 +91,7 @@ def check_whole(
     module = network_config.own(config, field)
     if module is not None:
         keys = network_config.keys_of(config, field)
-        seen = [composite.visible(shape, keys) for shape in inputs]
+        seen = [observe.visible(shape, keys) for shape in inputs]
         modules.check(field, module, seen, outputs, words)
 
 
@@ -112,7 +110,7 @@ def check_keys(config: Any, env: Environment, shape: Any) -> None:
                 f"{field} must be keys of the observation, got {keys!r}; for example "
                 '("observation",).'
             )
-        there = composite.part_keys(shape) if isinstance(shape, Mapping) else ()
+        there = observe.part_keys(shape) if isinstance(shape, Mapping) else ()
         unknown = [key for key in keys if key not in there]
         if unknown or len(set(keys)) < len(keys):
             has = f"has the keys {', '.join(there)}" if there else "is no dictionary"
@@ -136,9 +134,9 @@ def check_mask(config: Any, env: Environment, shape: Any) -> None:
             f"{env.name} has the key {MASK!r} inside another part of its observation: "
             f"a mask must be at the top, {_ONE_WAY}; rename what is none."
         )
-    if not composite.has_mask(shape):
+    if not observe.has_mask(shape):
         return
-    if not composite.part_keys(shape):
+    if not observe.part_keys(shape):
         raise ConfigError(f"{env.name} has no observation beside its mask: {_ONE_WAY}.")
     num = network_config.mask_size(actions)
     if num is None:

@@ -41,9 +41,9 @@ import optax
 from jax.core import Tracer
 
 from purerl import networks
-from purerl.acting import exploration, observe
+from purerl.accelerator.kernels import traced_for_cpu
+from purerl.acting import exploration
 from purerl.acting.exploration import EpsilonConfig
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import action_values, checks, network_config, off_policy
 from purerl.algorithms.off_policy import (
     Agent,
@@ -70,15 +70,15 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import pmean
-from purerl.learning.parts import frozen_in
+from purerl.learning.optimiser import frozen_in
 from purerl.losses import SquaredError
-from purerl.networks import composite, heads
+from purerl.networks import heads, observe
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
 from purerl.replay.batches import Batch
-from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
@@ -397,12 +397,12 @@ def values_of(
 
 def _valid(agent: Agent, outputs: Array, obs: Any) -> Array:
     """The values of outputs, far below the others for invalid actions."""
-    mask = composite.mask_of(obs)
+    mask = observe.mask_of(obs)
     q = agent.kind.values(outputs)
     # A network of expected values already has the mask around it.
     if mask is None or agent.config.values == "expected":
         return q
-    return composite.exclude(q, mask)
+    return observe.exclude(q, mask)
 
 
 def _levels(levels: Array | None) -> tuple[Array, ...]:

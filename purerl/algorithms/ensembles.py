@@ -43,8 +43,8 @@ from purerl.config import (
     static,
 )
 from purerl.learning import optimiser
+from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount, change_or_wait
-from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile, value_error
 from purerl.types import Array, Metrics, PyTree
 

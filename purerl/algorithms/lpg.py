@@ -31,9 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import observe
-from purerl.acting.observe import obs_shape
-from purerl.acting.rollout import Played
+from purerl.acting.rollout import Played, Transition
 from purerl.algorithms import checks, network_config, on_policy, policy_gradient
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
@@ -48,12 +46,14 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import normalise
+from purerl.learning import averages
+from purerl.networks import observe
 from purerl.networks.distributions import is_discrete, make_head
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.rules import ActorCriticRule, RuleInputs, Targets
 from purerl.rules.check import check_rule
-from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 # The paper's size of the prediction, for rules that do not set one.
 PREDICTION_SIZE = 30
@@ -238,7 +238,7 @@ def loss(agent: Agent, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         "prediction_entropy": -(jnp.exp(prediction) * prediction).sum(-1),
         "policy_target": jnp.abs(targets.policy),
     }
-    metrics = normalise.means({name: x.ravel() for name, x in samples.items()})
+    metrics = averages.means({name: x.ravel() for name, x in samples.items()})
     total = metrics["policy_loss"] - config.entropy_coef * metrics["entropy"]
     return total + config.prediction_coef * metrics["prediction_loss"], metrics
 

@@ -31,7 +31,9 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 
+from purerl.accelerator.kernels import forget
 from purerl.acting import rollout
+from purerl.acting.rollout import Memories
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import (
@@ -48,9 +50,8 @@ from purerl.config import (
 )
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
-from purerl.networks import composite, memories
+from purerl.networks import memories, observe
 from purerl.networks.memories import Kind
-from purerl.networks.recurrent import forget
 from purerl.types import PyTree
 
 NONE = "none"
@@ -136,18 +137,6 @@ class MemoryConfig(ObservedConfig):
         return self.sequence_length + self.burn_in
 
 
-class Memories(NamedTuple):
-    """The memories of an actor and of a critic that has its own."""
-
-    actor: PyTree
-    critic: PyTree
-
-
-def of_actor(memory: PyTree) -> PyTree:
-    """Return the memory on which actions are chosen, of those of a state."""
-    return memory.actor if isinstance(memory, Memories) else memory
-
-
 class Memory(NamedTuple):
     """The networks of a memory.
 
@@ -170,7 +159,7 @@ class Memory(NamedTuple):
     def head_shape(self, shape: Any) -> Any:
         """Return the shape of what `seen` returns of observations of a shape."""
         has_own = self.critic_core is not None
-        return composite.head_shape(self.kind.size, shape, has_own)
+        return observe.head_shape(self.kind.size, shape, has_own)
 
     def seen(self, memory: PyTree, obs: Any) -> Any:
         """Return what heads take: memories `[..., H]`, beside the mask of `obs` if any.
@@ -182,8 +171,8 @@ class Memory(NamedTuple):
         """
         read = self.kind.read
         if self.critic_core is None:
-            return composite.beside_mask(read(memory), obs)
-        features = composite.beside_mask(read(memory.actor), obs, always=True)
+            return observe.beside_mask(read(memory), obs)
+        features = observe.beside_mask(read(memory.actor), obs, always=True)
         if memory.critic is None:
             return features
         return {**features, CRITIC_FEATURES: read(memory.critic)}
@@ -300,7 +289,7 @@ def build(config: Any, shape: Any) -> Memory | None:
 def critic_has_own(config: Any, shape: Any) -> bool:
     """Return whether the critic sees other keys of the observation than the actor."""
     by_actor, by_critic = (
-        composite.visible(shape, network_config.keys_of(config, name))
+        observe.visible(shape, network_config.keys_of(config, name))
         for name in ("actor", "critic")
     )
     return by_actor != by_critic

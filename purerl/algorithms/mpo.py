@@ -67,8 +67,8 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import pmean
 from purerl.losses import mpo as losses
 from purerl.losses import value_error
 from purerl.losses.mpo import Bounds, Duals, Improvement

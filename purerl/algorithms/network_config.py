@@ -23,7 +23,7 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.networks import composite, modules
+from purerl.networks import modules, observe
 from purerl.types import Array
 
 NETWORK = Check(
@@ -166,9 +166,9 @@ def _of_rows(
 ) -> nn.Module:
     """A module of the user's own, with what it sees in rows; see `whole`."""
     keys = keys_of(config, field)
-    first = composite.leaf_shapes(composite.visible(shape, keys))[0]
+    first = observe.leaf_shapes(observe.visible(shape, keys))[0]
     batched = networks.Batched(modules.copied(module), len(first), finish)
-    return composite.viewed(batched, shape, keys)
+    return observe.viewed(batched, shape, keys)
 
 
 def torso_of(
@@ -194,7 +194,7 @@ def torso_of(
     keys = keys_of(config, field)
     torso = networks.make_torso(
         chosen,
-        composite.visible(shape, keys),
+        observe.visible(shape, keys),
         config.hidden_sizes if hidden_sizes is None else hidden_sizes,
         config.activation,
         layer_norm=config.layer_norm,
@@ -202,7 +202,7 @@ def torso_of(
         dtype=_DTYPES[config.torso_dtype],
         gain=config.torso_gain,
     )
-    return composite.viewed(torso, shape, keys)
+    return observe.viewed(torso, shape, keys)
 
 
 def encoder_of(config: Any, shape: Any) -> nn.Module | None:
@@ -214,14 +214,14 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
     if is_vector_torso(config, shape, "critic"):
         return None
     # Parts are put side by side, and the dense layers that follow are the critic's own.
-    sizes = None if composite.is_shape(shape) else ()
+    sizes = None if observe.is_shape(shape) else ()
     return torso_of(config, shape, "critic", sizes)
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
     """Return whether a network's torso is the MLP of a vector, by its name."""
     chosen = chosen_torso(config, field)
-    is_vector = composite.is_shape(shape) and len(shape) == 1
+    is_vector = observe.is_shape(shape) and len(shape) == 1
     return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
 
 

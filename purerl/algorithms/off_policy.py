@@ -24,11 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.accelerator.rows import items_of, rows_of
-from purerl.acting import exploration, observe, rollout
+from purerl.acting import exploration, rollout
 from purerl.acting.exploration import valid_action
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.rollout import Transition
 from purerl.algorithms import pieces
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import (
@@ -45,27 +46,20 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.keys import several, update_keys
+from purerl.learning.averages import after
 from purerl.learning.branches import StepCount, change_if, change_where
-from purerl.learning.collectives import after
 from purerl.losses.check import check_value_loss
 from purerl.losses.value import SquaredError
 from purerl.metrics import averages
+from purerl.networks import observe
 from purerl.networks.distributions import Head, make_head
 from purerl.networks.layers import ACTIVATIONS
+from purerl.networks.observe import obs_shape, to_features
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
 from purerl.replay.batches import cut_newest
-from purerl.tracing import traced_for_cpu
-from purerl.types import (
-    Algorithm,
-    Array,
-    Hosted,
-    Metrics,
-    PyTree,
-    Recurrence,
-    Transition,
-)
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 # The most gradient steps of a round that are unrolled on an accelerator, whose program
 # then knows which of them move the policy, and needs no branch.
@@ -567,7 +561,7 @@ def run(
     inputs = by_round(config, randomness.inputs)
     noise = draw_learning(hooks, keys[3], keys[4])
     experience = opened(hooks, experience)
-    pack, unpack = packing.carry_packers(experience.envs, axes=1)
+    pack, unpack = kernels.carry_packers(experience.envs, axes=1)
     experience = experience._replace(envs=pack(experience.envs))
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
@@ -591,7 +585,7 @@ def run(
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
-    (learner, experience), reports = packing.scan(
+    (learner, experience), reports = kernels.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
     experience = experience._replace(envs=unpack(experience.envs))
@@ -790,10 +784,10 @@ def _learn(
 
     if is_due is None or steps > MOST_UNROLLED:
         indices = jnp.arange(steps, dtype=jnp.uint32)
-        carry, metrics = packing.scan(one_step, carry, (indices, noise))
+        carry, metrics = kernels.scan(one_step, carry, (indices, noise))
     else:
         indices = np.arange(steps, dtype=np.uint32)
-        carry, metrics = packing.scan_unrolled(one_step, carry, (indices, noise))
+        carry, metrics = kernels.scan_unrolled(one_step, carry, (indices, noise))
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 
@@ -818,7 +812,7 @@ def report(
     counts = _counts(hooks, config.gradient_steps_before(first), end)
     sums = {name: values.sum(0) for name, values in sums.items()}
     losses = averages(sums, counts)
-    # Averages over devices must come one after another: see `collectives`.
+    # Averages over devices must come one after another: see `averages`.
     episodes = after(episodes, next(iter(losses.values())), axis)
     return {
         "env_steps": end * jnp.uint32(config.steps_per_round),

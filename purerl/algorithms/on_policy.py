@@ -6,7 +6,7 @@ rollout and returns parameters and metrics (`Learned`). Everything else is here:
 state, acting, environments on the host, and a memory, which may be none at all.
 
 Statistics of observations and rewards are frozen while a rollout is collected and
-learned from, and move on afterwards: see `normalise`.
+learned from, and move on afterwards: see `averages`.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,17 @@ import jax.numpy as jnp
 import optax
 
 from purerl import auto, networks
-from purerl.acting import observe, rollout
-from purerl.acting.observe import obs_shape, to_features
+from purerl.accelerator.kernels import traced_for_cpu
+from purerl.acting import rollout
 from purerl.acting.policy import reject_stateless_act
+from purerl.acting.rollout import of_actor
 from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
-from purerl.algorithms.memory import CRITIC_CORE, Memory, of_actor
+from purerl.algorithms.memory import CRITIC_CORE, Memory
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
-from purerl.learning import normalise, optimiser
-from purerl.learning.collectives import after, pmean
+from purerl.learning import averages, optimiser
+from purerl.learning.averages import after, pmean
 from purerl.learning.minibatches import (
     PLAIN_STEPS_OF_TURN,
     Passes,
@@ -36,8 +37,8 @@ from purerl.learning.minibatches import (
     pass_means,
 )
 from purerl.metrics import BATCH
-from purerl.networks import composite
-from purerl.tracing import traced_for_cpu
+from purerl.networks import observe
+from purerl.networks.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 
@@ -127,7 +128,7 @@ class OnPolicyState(NamedTuple):
     params: dict[str, PyTree]
     opt_state: PyTree
     obs_moments: PyTree
-    reward_scale: normalise.RewardScale
+    reward_scale: averages.RewardScale
     envs: rollout.EnvCarry
     memory: PyTree
     key: Array
@@ -149,7 +150,7 @@ class Learned(NamedTuple):
     params: dict[str, PyTree]
     opt_state: PyTree
     metrics: Metrics
-    reward_scale: normalise.RewardScale | None = None
+    reward_scale: averages.RewardScale | None = None
     value_and_target: tuple[Array, Array] | None = None
 
 
@@ -230,9 +231,7 @@ def init(
         params=params,
         opt_state=init_optimiser(params),
         obs_moments=observe.init_moments(agent.obs_space),
-        reward_scale=normalise.RewardScale(
-            normalise.init_moments(), jnp.zeros(num_envs)
-        ),
+        reward_scale=averages.RewardScale(averages.init_moments(), jnp.zeros(num_envs)),
         envs=rollout.init_envs(agent.stepper, keys[2], num_envs),
         memory=memory,
         key=key,
@@ -448,7 +447,7 @@ def inputs(agent: Agent, params: PyTree, seen: Any) -> Any:
 
 def _features(actor: Any, obs: Any) -> Any:
     network = actor.module if isinstance(actor, networks.Masked) else actor
-    return composite.beside_mask(network.torso(obs), obs)
+    return observe.beside_mask(network.torso(obs), obs)
 
 
 def _features_of(agent: Agent, obs: Any) -> Any:
@@ -545,13 +544,13 @@ def report(
         learned: What came of the rollout.
     """
     axis, config = agent.axis_name, agent.config
-    # Averages over devices must come one after another: see `collectives`.
+    # Averages over devices must come one after another: see `averages`.
     episodes = after(episodes, list(learned.metrics.values())[-1], axis)
     metrics = rollout.episode_metrics(episodes, axis) | learned.metrics
     last = metrics["episode_return"]
     if learned.value_and_target is not None:
         value, target = after(learned.value_and_target, last, axis)
-        last = normalise.explained_variance(value, target, axis)
+        last = averages.explained_variance(value, target, axis)
         metrics["explained_variance"] = last
     steps = (update + 1).astype(jnp.uint32)
     metrics["env_steps"] = steps * jnp.uint32(config.steps_per_update)

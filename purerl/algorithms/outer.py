@@ -16,8 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from purerl import schedules
-from purerl.acting import observe
-from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import (
     lpg,
@@ -32,8 +30,10 @@ from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch
 from purerl.envs.base import Environment
 from purerl.keys import update_keys
-from purerl.learning import normalise
+from purerl.learning import averages
 from purerl.learning.returns import rewards_to_go
+from purerl.networks import observe
+from purerl.networks.observe import obs_shape
 from purerl.optimisers.first_order import is_known
 from purerl.rules.check import moves_policy
 from purerl.types import Array, PyTree
@@ -159,7 +159,7 @@ def policy_loss(config: Any, seen: Seen) -> Array:
     """
     advantage = seen.batch.advantage
     if config.normalize_advantages:
-        advantage = normalise.standardise(advantage)
+        advantage = averages.standardise(advantage)
     # The constants equal the log-probabilities of the rollout to the last bit.
     ratio = jnp.exp(seen.log_prob - jax.lax.stop_gradient(seen.log_prob))
     return -(ratio * advantage).mean()
@@ -185,7 +185,7 @@ def returns_of_lpg(agent: Agent, state: OnPolicyState, played: Played) -> Array:
     moments = jax.lax.stop_gradient(state.obs_moments)
     obs = observe.prepare(agent, moments, seen.obs)
     outputs, _, _ = policy_gradient.outputs(agent, state.params, obs)
-    weight = normalise.standardise(to_go)
+    weight = averages.standardise(to_go)
     return -(weight * agent.head.log_prob(outputs, seen.action)).mean()
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
 from purerl.acting import rollout
 from purerl.keys import update_keys
-from purerl.types import Array, Hosted, Metrics, PyTree, Transition
+from purerl.types import Array, Hosted, Metrics, PyTree
 
 # An update has keys for actions, environments, restarts and learning at least.
 NUM_KEYS = 4
@@ -126,11 +126,11 @@ def take_steps(
         seen = ()
         if config.metrics:
             rest = out.reward, out.next_obs, out.terminated, out.truncated
-            seen = Transition(before.obs, action, (), *rest)
+            seen = rollout.Transition(before.obs, action, (), *rest)
         return (learner, envs), (trace, seen)
 
     start = (steps.begin(state), state.envs)
-    (learner, envs), (trace, seen) = packing.scan(body, start, randomness.inputs)
+    (learner, envs), (trace, seen) = kernels.scan(body, start, randomness.inputs)
     state, metrics = steps.finish(state, learner, envs, trace)
     return state, metrics | rollout.shown(jax.tree.map(lambda x: x[:, None], seen))
 

@@ -45,7 +45,7 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
-from purerl.learning import normalise
+from purerl.learning import averages
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
@@ -159,7 +159,7 @@ class PLRState(NamedTuple):
     params: dict[str, PyTree]
     opt_state: PyTree
     obs_moments: PyTree
-    reward_scale: normalise.RewardScale
+    reward_scale: averages.RewardScale
     envs: EnvCarry
     memory: PyTree
     key: Array

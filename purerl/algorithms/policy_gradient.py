@@ -13,8 +13,9 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import observe, rollout
-from purerl.acting.observe import obs_shape
+from purerl.accelerator.kernels import traced_for_cpu
+from purerl.acting import rollout
+from purerl.acting.rollout import Transition
 from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
@@ -30,17 +31,17 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import normalise, optimiser
+from purerl.learning import averages, optimiser
 from purerl.learning.returns import gae
 from purerl.losses.value import SquaredError
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.networks.distributions import (
     Head,
     make_policy_head,
 )
+from purerl.networks.observe import obs_shape
 from purerl.optimisers.first_order import Adam
-from purerl.tracing import traced_for_cpu
-from purerl.types import Array, PyTree, Transition
+from purerl.types import Array, PyTree
 
 # Numbers of the observations whose values an accelerator computes in one batch with the
 # values of those that follow: half the kernels, and twice the memory while it lasts.
@@ -167,7 +168,7 @@ def make_actor(
             )
         else:
             actor = networks.GaussianActor(torso, num, config.log_std_init, gain)
-    return networks.Masked(actor) if composite.has_mask(shape) else actor
+    return networks.Masked(actor) if observe.has_mask(shape) else actor
 
 
 def _heads_on(
@@ -176,19 +177,19 @@ def _heads_on(
     """Actor and critic of what a memory shows of observations."""
     seen = memory.head_shape(shape)
     layers = network_config.dense_layers(config, config.head_sizes)
-    actor = make_actor(config, head, seen, composite.viewed(layers, seen))
+    actor = make_actor(config, head, seen, observe.viewed(layers, seen))
     if memory.critic_core is None:
-        return actor, make_critic(config, seen, composite.viewed(layers, seen))
+        return actor, make_critic(config, seen, observe.viewed(layers, seen))
     critic = make_critic(config, (memory.kind.size,), layers)
-    return actor, composite.View(critic, CRITIC_FEATURES)
+    return actor, observe.View(critic, CRITIC_FEATURES)
 
 
 def of_features(network: nn.Module, shape: Any) -> nn.Module:
     """Return a network with the same head, of what `on_policy.inputs` returns."""
     if isinstance(network, networks.Masked):
         return network.clone(module=of_features(network.module, shape))
-    heads = composite.head_shape(1, shape)
-    return network.clone(torso=composite.viewed(networks.Features(), heads))
+    heads = observe.head_shape(1, shape)
+    return network.clone(torso=observe.viewed(networks.Features(), heads))
 
 
 class Estimates(NamedTuple):
@@ -220,7 +221,7 @@ class Batch(NamedTuple):
 
 def estimate(
     agent: Agent, state: OnPolicyState, played: rollout.Played
-) -> tuple[Estimates, normalise.RewardScale]:
+) -> tuple[Estimates, averages.RewardScale]:
     """Compute the values and rewards of a rollout, from which advantages are made.
 
     Returns:
@@ -230,7 +231,7 @@ def estimate(
     obs, value, next_value = _values(agent, state, played)
     reward, scale = transitions.reward, state.reward_scale
     if config.normalize_rewards:
-        scale, reward = normalise.scale_rewards(
+        scale, reward = averages.scale_rewards(
             scale,
             reward,
             transitions.terminated | transitions.truncated,

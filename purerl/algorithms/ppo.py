@@ -19,7 +19,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from purerl.accelerator.minimise import minimise_in_few_kernels
+from purerl.accelerator.paired import minimise_in_few_kernels
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.memory import MemoryConfig, has_memory
@@ -38,8 +38,8 @@ from purerl.config import (
     values_by_actions,
 )
 from purerl.envs.base import Environment
-from purerl.learning.normalise import RewardScale, means, standardise
-from purerl.losses.policy import ClipDrift, approx_kl, surrogate
+from purerl.learning.averages import RewardScale, means, standardise
+from purerl.losses.policy import ClipDrift
 from purerl.losses.value import ClippedSquaredError
 from purerl.networks.distributions import is_discrete
 from purerl.optimisers.first_order import Adam
@@ -175,11 +175,13 @@ def loss(
     low, high = getattr(config.policy_loss, "trust", (0.2, 0.2))
     # One comparison: with two of them an accelerator has a kernel more.
     off_centre = jnp.expm1(log_ratio) - (high - low) / 2
+    drift = config.policy_loss(log_ratio, advantage)
     samples = {
-        "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
+        "policy_loss": drift - jnp.exp(log_ratio) * advantage,
         "value_loss": config.value_loss(value, batch.target, batch.value),
         "entropy": head.entropy(outputs),
-        "approx_kl": approx_kl(log_ratio),
+        # KL(old || new) by the samples of the old policy: k3 in Schulman (2020).
+        "approx_kl": jnp.expm1(log_ratio) - log_ratio,
         "clip_fraction": jnp.abs(off_centre) > (high + low) / 2,
     }
     metrics = means(samples)

@@ -31,9 +31,8 @@ from typing import Any, NamedTuple
 
 from purerl import networks
 from purerl.accelerator import columns
-from purerl.acting import exploration, observe
+from purerl.acting import exploration
 from purerl.acting.exploration import EpsilonConfig
-from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import checks, network_config, on_policy
 from purerl.algorithms import memory as memories
@@ -50,11 +49,12 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import normalise
+from purerl.learning import averages
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
 from purerl.losses.check import check_value_loss
-from purerl.networks import composite
+from purerl.networks import observe
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import RAdam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -176,9 +176,9 @@ def _make_network(
             torso = network_config.torso_of(config, shape, "critic")
         else:
             layers = network_config.dense_layers(config, config.head_sizes)
-            torso = composite.viewed(layers, seen)
+            torso = observe.viewed(layers, seen)
         network = networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-    return networks.Masked(network) if composite.has_mask(seen) else network
+    return networks.Masked(network) if observe.has_mask(seen) else network
 
 
 def _epsilon_greedy(config: PQNConfig, shape: Any, num_actions: int) -> Behaviour:
@@ -241,5 +241,5 @@ def loss(agent: Agent, params: PyTree, rows: Any) -> tuple[Array, Metrics]:
     q: Any = agent.networks["q"].apply(params["q"], batch.obs)
     value = columns.pick(q, batch.action)
     errors = value_error(agent.config.value_loss, value, batch.target)
-    metrics = normalise.means({"value_loss": errors, "q_value": value})
+    metrics = averages.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics

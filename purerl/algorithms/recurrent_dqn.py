@@ -38,8 +38,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import exploration, observe, rollout
-from purerl.acting.observe import obs_shape
+from purerl.acting import exploration, rollout
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms import memory as memories
@@ -60,11 +59,12 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
-from purerl.learning import returns, sequences, two_hot
+from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
 from purerl.losses import value_error
-from purerl.networks import composite
+from purerl.networks import observe
+from purerl.networks.observe import obs_shape
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -230,14 +230,14 @@ def _make_network(
 ) -> Any:
     """The network from memories to a value per action."""
     shape = memory.head_shape(of_obs)
-    is_masked = composite.has_mask(shape)
+    is_masked = observe.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
     if network is None:
         layers = network_config.dense_layers(config, config.head_sizes)
         width = (memory.kind.size, *config.head_sizes)[-1:]
         stream = partial(network_config.dense_layers, config, width)
         network = networks.DiscreteCritic(
-            composite.viewed(layers, shape),
+            observe.viewed(layers, shape),
             num_actions,
             stream if config.dueling else None,
             gain=config.critic_gain,
@@ -366,7 +366,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
     best = jnp.argmax(chooser, -1)[..., None]
     value = jnp.take_along_axis(slow, best, -1)[..., 0]
     if config.value_rescaling:
-        value = two_hot.unsqueeze(value)
+        value = small_networks.unsqueeze(value)
     target = returns.n_step(
         steps.reward,
         value,
@@ -375,7 +375,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
         gamma=config.gamma,
         n=config.n_step,
     )
-    return two_hot.squeeze(target) if config.value_rescaling else target
+    return small_networks.squeeze(target) if config.value_rescaling else target
 
 
 def loss(

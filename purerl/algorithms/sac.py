@@ -54,7 +54,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import rollout
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
     ensembles,
@@ -75,9 +74,10 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.averages import after, pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import after, pmean
-from purerl.networks import composite, layers
+from purerl.networks import layers, observe
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -385,7 +385,7 @@ def target_entropy(agent: Agent, obs: Any) -> Array | float:
     config, num = agent.config, agent.head.num_outputs
     if not agent.head.is_discrete:
         return config.entropy_per_dimension * num
-    mask = composite.mask_of(obs)
+    mask = observe.mask_of(obs)
     if mask is None:
         return config.entropy_share * np.log(num)
     largest = jnp.log(jnp.maximum(mask.sum(-1), 1).astype(jnp.float32))
@@ -424,7 +424,7 @@ def improve(
     if agent.config.learn_temperature:
         # The gradient is that of log alpha (H - H*): more entropy than wanted makes
         # alpha smaller. Averages over devices must come one after another: see
-        # `collectives`.
+        # `averages`.
         seen = after(obs, entropy, agent.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(agent, seen)
     learner = actor_critic.descend(agent.config, learner, gradients)

@@ -45,7 +45,7 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
-from purerl.learning.collectives import after, pmean, psum
+from purerl.learning.averages import after, pmean, psum
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")

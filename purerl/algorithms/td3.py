@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import observe, rollout
+from purerl.acting import rollout
 from purerl.algorithms import (
     actor_critic,
     ensembles,
@@ -52,8 +52,9 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import pmean
+from purerl.networks import observe
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

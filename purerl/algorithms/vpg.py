@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from purerl.acting.rollout import Played
@@ -44,11 +45,9 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
-from purerl.learning.collectives import after, pmean
-from purerl.learning.normalise import RewardScale, standardise
-from purerl.learning.parts import frozen_in
+from purerl.learning.averages import RewardScale, after, pmean, standardise
+from purerl.learning.optimiser import frozen_in
 from purerl.learning.returns import rewards_to_go
-from purerl.losses.policy import approx_kl
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -119,7 +118,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     samples, reward_scale = targets(agent, state, played)
     batch = on_policy.flatten(samples)
     actor, actor_opt, losses = improve_policy(agent, state, batch)
-    # Averages over devices must come one after another: see `collectives`.
+    # Averages over devices must come one after another: see `averages`.
     last = after(batch, losses["approx_kl"], agent.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
     critic, critic_opt, value_losses = fit_value(agent, moved, last)
@@ -173,7 +172,8 @@ def improve_policy(
 
     outputs = network.apply(actor, batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
-    divergence = approx_kl(log_ratio).mean()
+    # KL(old || new) by the samples of the old policy: k3 in Schulman (2020).
+    divergence = (jnp.expm1(log_ratio) - log_ratio).mean()
     metrics["grad_norm"] = optax.tree.norm(_moving(config, state.params, grads))
     metrics["approx_kl"] = pmean(divergence, agent.axis_name)
     return actor, opt_state, metrics

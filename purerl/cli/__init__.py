@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from purerl.streams import say
+from purerl.execution.format import say
 
 COMMANDS = {
     "train": "train agents and write a run's folder",
@@ -59,6 +59,9 @@ MAINS = {
     "tune": "tools:TUNE",
     "compare": "tools:main_compare",
     "transfer": "tools:main_transfer",
+    "evaluate": "policies:main_evaluate",
+    "render": "policies:main_render",
+    "export": "policies:main_export",
     "lanes": "plan:main_lanes",
     "plot": "report:main_plot",
     "track": "report:main_track",

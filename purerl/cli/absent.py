@@ -8,14 +8,16 @@ from rich.console import Console
 
 from purerl.cli.flags import option
 from purerl.config import ConfigError
-from purerl.contrib.hardware.device import Device, load_device, names
 from purerl.contrib.hardware.estimate import (
+    Device,
     Estimate,
     allow_without_gpu,
     estimate,
     how,
     is_installed,
     lines,
+    load_device,
+    names,
 )
 from purerl.execution.format import format_duration, with_noun
 from purerl.execution.programs import segment_length

@@ -14,7 +14,7 @@ from purerl.cli.flags import Algorithm, ConfigFile, Processes, option
 from purerl.cli.tools import new_folder
 from purerl.cli.train import base_config
 from purerl.config import ConfigError, TrainConfig
-from purerl.contrib.hardware.device import Device
+from purerl.contrib.hardware.estimate import Device
 from purerl.execution import dry_run
 from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.meta import presets as evolutions

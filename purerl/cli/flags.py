@@ -242,7 +242,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     if part_kind(field.name) is not None or field.name in modules.FIELDS:
         return str, serialise.part_text(value)
     if field.name == "env":
-        return str, value
+        return str, serialise.env_name(value)
     is_leaf = field.metadata.get("pytree_node", True)
     if is_leaf and is_number(field):
         return Annotated[Any, _number(field)], value

@@ -18,8 +18,8 @@ from purerl.cli.train import base_config
 from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.scale.devices import as_count, make_workers
-from purerl.sweeps import lanes
-from purerl.sweeps.console import lanes_table
+from purerl.sweeps import plan
+from purerl.sweeps.loop import lanes_table
 from purerl.train import bind
 
 
@@ -73,7 +73,7 @@ def main_lanes(argv: Sequence[str]) -> int:
         flags.parser_class(base, FindLanes, ConfigSource), argv, "lanes"
     )
     settings.enable_compile_cache()
-    rates = lanes.find_lanes(
+    rates = plan.find_lanes(
         flags.read_config(parsed, base),
         widths=sorted(parsed.widths) or None,
         memory_limit=parsed.memory_limit,
@@ -81,5 +81,5 @@ def main_lanes(argv: Sequence[str]) -> int:
     )
     console = Console()
     console.print(lanes_table(rates))
-    console.print(f"fastest: --lanes {lanes.best_of(rates)}", highlight=False)
+    console.print(f"fastest: --lanes {plan.best_of(rates)}", highlight=False)
     return 0

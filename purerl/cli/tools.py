@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from purerl import serialise
 from purerl.cli import flags, report, settings
 from purerl.cli.flags import ConfigSource, Processes, Repeated, option
 from purerl.cli.train import base_config, default_folder
@@ -35,22 +36,20 @@ from purerl.meta import store
 from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
-from purerl.population.schedules import Schedule
+from purerl.population.schedules import ConfigSchedule
 from purerl.population.search import Result
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.space.labels import in_a_line
+from purerl.space.axes import in_a_line
 from purerl.storage import folders
-from purerl.sweeps.console import plan_lines, plan_table
-from purerl.sweeps.loop import sweep
+from purerl.sweeps.loop import plan_lines, plan_table, sweep
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import plan
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
-from purerl.tuning.api import tune
-from purerl.tuning.console import best_table, end_line, holdout_table, warnings
+from purerl.tuning.api import best_table, end_line, holdout_table, tune, warnings
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
@@ -119,7 +118,7 @@ def new_folder(name: str, config: TrainConfig) -> Path:
         raise ConfigError(
             "several processes need a folder that all of them name alike; give --out."
         )
-    return default_folder(f"{name}-{config.env}")
+    return default_folder(f"{name}-{serialise.env_name(config.env)}")
 
 
 def say(console: Console, text: str) -> None:
@@ -257,7 +256,7 @@ def best_members(result: Result) -> Table:
     return _table("best member of each search", headings, rows)
 
 
-def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
+def schedule_table(schedule: ConfigSchedule, seed: int, member: int) -> Table:
     """Return a table with a row per piece of a schedule."""
     pieces = zip(schedule.first_updates, schedule.values, strict=True)
     rows = [(f"{first:,}", in_a_line(values)) for first, values in pieces]
@@ -487,7 +486,7 @@ def main_transfer(argv: Sequence[str]) -> int:
         return run_comparison(parsed, given, None)
     given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
     inside = parsed.evolution and parsed.evolution / "transfer"
-    folder = parsed.out or inside or default_folder(f"transfer-{config.env}")
+    folder = parsed.out or inside or new_folder("transfer", config)
     return run_comparison(parsed, given, folder)
 
 

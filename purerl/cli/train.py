@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import itertools
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from purerl.algorithms import config_class, name_of
 from purerl.cli import absent, flags, settings
 from purerl.cli.flags import ConfigSource
 from purerl.config import ConfigError, TrainConfig
-from purerl.contrib.hardware.device import Device
+from purerl.contrib.hardware.estimate import Device
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number
@@ -87,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
             show_cost(RunOptions(**given), parsed, device)
             return 0
         if not (parsed.out or parsed.resume):
-            given["out"] = default_folder(str(given["config"].env))
+            given["out"] = default_folder(serialise.env_name(given["config"].env))
     result = run(**given)
     if not result.finished:
         return 130
@@ -167,7 +168,7 @@ def default_folder(env: str) -> Path:
     It is made at once, because many commands may begin in the same second, as the jobs
     of an array do.
     """
-    name = env.replace("/", "-").lower()
+    name = re.sub(r"[^\w.-]+", "-", env.lower()).strip("-")
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     runs = Path("runs")
     if not runs.exists():  # At the exit the last to be registered goes first.

@@ -29,6 +29,7 @@ from purerl.comparison.settings import (
 from purerl.comparison.training import TRAINED, Compared, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import BlockCompiler, current_cache
+from purerl.execution.format import say
 from purerl.execution.memory import require_listing, worker_limit
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import Repeated, option, tool
@@ -37,8 +38,7 @@ from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from purerl.storage.lock import locked
-from purerl.streams import say
+from purerl.storage.files import locked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CompareOptions(Compared):
         '(`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made '
         'with (`{"env_params.length": 1.5}`) or of the algorithm '
         '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or '
-        "its folder, for what it learned; or a `purerl.Schedule`.",
+        "its folder, for what it learned; or a `purerl.ConfigSchedule`.",
         flag="setting",
         kind=Repeated,
         read=parse_settings,

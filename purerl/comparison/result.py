@@ -19,7 +19,7 @@ import numpy as np
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.comparison.settings import Setting, Task, described
-from purerl.comparison.training import Compared, Scores
+from purerl.comparison.training import Compared, Trained
 from purerl.config import ConfigError, part_kind, shown
 from purerl.execution.format import this_command
 from purerl.report import plots, statistics
@@ -159,7 +159,7 @@ class Comparison:
         settings: Sequence[Setting],
         tasks: Sequence[Task],
         options: Compared,
-        found: Mapping[tuple[str, str], Scores],
+        found: Mapping[tuple[str, str], Trained],
     ) -> "Comparison":
         """Make a comparison from the scores of every environment and setting.
 
@@ -398,7 +398,7 @@ def tracked(about: Mapping[str, Any], folder: Path | None) -> TrackedRun:
 
 
 def tell(
-    group: Group, about: Mapping[str, Any], found: Mapping[tuple[str, str], Scores]
+    group: Group, about: Mapping[str, Any], found: Mapping[tuple[str, str], Trained]
 ) -> None:
     """Tell trackers of settings that have been trained in an environment.
 
@@ -409,7 +409,7 @@ def tell(
     environments, settings = about["environments"], about["settings"]
     pairs = [(environment, name) for environment in environments for name in settings]
 
-    def ended(pair: tuple[str, str], scores: Scores) -> Ended:
+    def ended(pair: tuple[str, str], scores: Trained) -> Ended:
         """Rows of all seeds together: means under the name itself, and extremes."""
         environment, name = pair
         rows: list[dict[str, Any]] = [
@@ -451,7 +451,7 @@ def told_of_comparison(folder: Path) -> Told:
             steps = result.steps[environment][n]
             # Shorter curves are filled up to the longest one.
             is_known = np.isfinite(steps)
-            found[environment, name] = Scores(
+            found[environment, name] = Trained(
                 {measure: x[e, n] for measure, x in result.scores.items()},
                 result.curves[environment][n][:, is_known],
                 steps[is_known],

@@ -28,8 +28,8 @@ from purerl.config import (
 )
 from purerl.losses import LOSSES, POLICY_LOSSES, VALUE_LOSSES
 from purerl.meta.result import EvolutionResult, load_evolution
-from purerl.population.schedules import Schedule
-from purerl.serialise import artifact
+from purerl.population.schedules import ConfigSchedule
+from purerl.serialise import parts
 from purerl.space.points import with_algorithm
 
 # A name, changes of the config by name (and `name`, what to call it), or a config.
@@ -95,7 +95,7 @@ def _read_environment(config: TrainConfig, entry: Any) -> Task:
             "environments takes names, changes of the config by name, and configs, got "
             f"{entry!r}."
         )
-    return Task(str(name or serialise.plain(changed.env, "env")), changed, changes)
+    return Task(str(name or serialise.env_name(changed.env)), changed, changes)
 
 
 # A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or
@@ -170,13 +170,13 @@ def _full_name(field: str, text: str) -> str:
 # What a setting changes by (dotted) name of a field; a config of any algorithm; an
 # evolution or its folder, for what it learned; or a schedule, as `purerl.pbt` finds it.
 Settings = Mapping[
-    str, Mapping[str, Any] | TrainConfig | EvolutionResult | Schedule | str | Path
+    str, Mapping[str, Any] | TrainConfig | EvolutionResult | ConfigSchedule | str | Path
 ]
 # A value of at most so many numbers is written as it is, a larger one by its hash.
 MOST_NUMBERS = 16
 _KINDS = (
     "changes of the config by name, such as {'learning_rate': 1e-3}, a config, an "
-    "evolution or its folder, or a purerl.Schedule"
+    "evolution or its folder, or a purerl.ConfigSchedule"
 )
 _OTHERS_PLACE = {
     "env": "all settings are compared in the same environments; list those in "
@@ -264,7 +264,7 @@ def read_settings(settings: Settings) -> list[Setting]:
 def _read(name: str, value: Any) -> Setting:
     if isinstance(value, TrainConfig):
         return Setting(name, (), value)
-    if isinstance(value, Schedule):
+    if isinstance(value, ConfigSchedule):
         value.check()
         values = map(_changes, value.values)
         return Setting(name, tuple(map(Piece, value.first_updates, values)))
@@ -365,7 +365,7 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
         count = sum(leaf.size for leaf in leaves)
         kind = part_kind(name)
         if kind in ("loss", "rule") or (kind == "optimiser" and count > MOST_NUMBERS):
-            digest = hashlib.sha256(artifact.pack(value)).hexdigest()
+            digest = hashlib.sha256(parts.pack(value)).hexdigest()
             texts[name] = {kind: serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:
             digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))

@@ -36,8 +36,7 @@ from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.members import Members, crossed
-from purerl.execution.programs import length_of_pieces
+from purerl.execution.programs import Members, crossed, length_of_pieces
 from purerl.meta.fitness import Accumulator, MetricMean, ReturnCurve
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds
@@ -56,8 +55,7 @@ from purerl.search.fitness import check_fitness
 from purerl.space.points import resolve_point
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
-from purerl.sweeps.effects import check_pieces, check_setting
-from purerl.sweeps.groups import canonical, group_points
+from purerl.sweeps.groups import canonical, check_pieces, check_setting, group_points
 from purerl.train import Bound, Plan, bind, check_time_limit
 from purerl.types import Array, Overrides
 
@@ -68,7 +66,7 @@ _IDENTITY = "identity"
 POINTS = 100  # The number of points of a stored curve.
 
 
-class Group(NamedTuple):
+class SettingGroup(NamedTuple):
     """Settings that one program trains in one environment.
 
     Attributes:
@@ -162,7 +160,7 @@ def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:
     return changed
 
 
-def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
+def make_groups(contestants: Sequence[Contestant]) -> list[SettingGroup]:
     """Return contestants in as few programs as there are, in their order.
 
     What sets the same numbers, with losses of the same structure, shares a program.
@@ -185,11 +183,13 @@ def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
             members = tuple(numbers[point] for point in piece_groups[0].points)
             starts = tuple(piece.first for piece in first.pieces)
             overrides = tuple(group.overrides for group in piece_groups)
-            groups.append(Group(piece_groups[0].bound, members, starts, overrides))
+            groups.append(
+                SettingGroup(piece_groups[0].bound, members, starts, overrides)
+            )
     return sorted(groups, key=lambda group: group.members)
 
 
-class Scores(NamedTuple):
+class Trained(NamedTuple):
     """The scores of training with one setting in one environment.
 
     Attributes:
@@ -245,7 +245,7 @@ def _edges(plan: Plan) -> np.ndarray:
     return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
 
 
-def save(path: Path, scores: Scores) -> None:
+def save(path: Path, scores: Trained) -> None:
     """Write scores, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     of = {_IDENTITY: np.array(path.stem)}
@@ -256,7 +256,7 @@ def save(path: Path, scores: Scores) -> None:
     )
 
 
-def load(path: Path) -> tuple[Scores, str | None] | None:
+def load(path: Path) -> tuple[Trained, str | None] | None:
     """Return what `save` wrote; None where there is nothing, or it is damaged.
 
     Returns:
@@ -273,11 +273,11 @@ def load(path: Path) -> tuple[Scores, str | None] | None:
     except DAMAGE:
         return None
     measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
-    return Scores(measures, curve, steps), note
+    return Trained(measures, curve, steps), note
 
 
 TRAINED = "trained"  # the folder of scores, a file per setting and environment
-Known = dict[tuple[str, str], Scores]  # by environment and setting
+Known = dict[tuple[str, str], Trained]  # by environment and setting
 
 
 MEASURES = ("training_curve", "final_return")
@@ -343,7 +343,7 @@ class Part(NamedTuple):
     """
 
     environment: str
-    group: Group
+    group: SettingGroup
     names: tuple[str, ...]
     files: tuple[Path, ...] = ()
 
@@ -519,10 +519,10 @@ def _train_part(
     values, is_trained = np.zeros(shape, np.float32), np.zeros(shape[:2], bool)
     lock = threading.Lock()
 
-    def scores(member: int) -> Scores:
+    def scores(member: int) -> Trained:
         named = {m: values[member, :, i] for i, m in enumerate(options.measures)}
         curve = values[member, :, len(named) :]
-        return Scores(named, curve, edges[1:] * plan.steps_per_update)
+        return Trained(named, curve, edges[1:] * plan.steps_per_update)
 
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 

@@ -23,8 +23,7 @@ from purerl.config import FRACTION, POSITIVE_OR_NONE, ConfigError, dynamic, stat
 from purerl.learning.small_networks import whole
 from purerl.networks.layers import ACTIVITY
 from purerl.optimisers.first_order import EPS_ROOT
-from purerl.optimisers.layout import Layout, layout_of
-from purerl.optimisers.learned import mean_of, noise_at, seed_of
+from purerl.optimisers.learned import Layout, layout_of, mean_of, noise_at, seed_of
 from purerl.types import Array, PyTree
 
 DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)

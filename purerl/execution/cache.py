@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.members import Members
 from purerl.execution.memory import fit_lanes
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program
 from purerl.scale.devices import Worker
-from purerl.serialise import plain
+from purerl.serialise import env_text
 from purerl.train import Bound
 
 _MAPPINGS = Path("/proc/self/maps")
@@ -165,7 +164,7 @@ def _name(
     # are equal to nothing but themselves. Equal is not alike: a class that inherits
     # from a dataclass may have attributes that its comparison does not look at.
     own = bound.config.env
-    env = None if isinstance(own, str) else (bound.env, plain(own, "env"))
+    env = None if isinstance(own, str) else (bound.env, env_text(own))
     devices: dict[Any, None] = dict.fromkeys(worker.device for worker in workers)
     name = (
         structure,

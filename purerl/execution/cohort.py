@@ -15,9 +15,8 @@ import numpy as np
 
 from purerl.execution.cache import ProgramCache, current_cache
 from purerl.execution.curves import Segment
-from purerl.execution.members import Block, Members, cut, fill, rekey
 from purerl.execution.memory import require_together
-from purerl.execution.programs import Program
+from purerl.execution.programs import Block, Members, Program, cut, fill, rekey
 from purerl.scale.devices import Worker, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound
@@ -35,7 +34,7 @@ class Reducer(Protocol):
         ...
 
 
-class Evaluation(NamedTuple):
+class FreshReturns(NamedTuple):
     """Fresh episodes of members, `[N]` each.
 
     Attributes:
@@ -145,7 +144,7 @@ class Cohort:
         """
         return (segment for (segment,) in advance([self], [until], is_stopped))
 
-    def evaluate(self, keys: Array) -> Evaluation:
+    def evaluate(self, keys: Array) -> FreshReturns:
         """Play fresh episodes of every member with its key, `[N]`."""
         before, position = self.program.compile_seconds, self._places()
 
@@ -163,7 +162,7 @@ class Cohort:
 
         played = run_blocks(self.workers, range(self.num_blocks), play)
         parts = zip(*played, strict=True)
-        evaluation = Evaluation(*(self._joined(list(part)) for part in parts))
+        evaluation = FreshReturns(*(self._joined(list(part)) for part in parts))
         self.compile_seconds += self.program.compile_seconds - before
         return evaluation
 

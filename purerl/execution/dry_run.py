@@ -13,9 +13,8 @@ from purerl.execution.format import (
     format_duration,
     with_noun,
 )
-from purerl.execution.members import Members
 from purerl.execution.memory import least_bytes
-from purerl.execution.programs import Program, segment_length
+from purerl.execution.programs import Members, Program, segment_length
 from purerl.scale.devices import (
     Worker,
     as_count,

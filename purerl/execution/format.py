@@ -1,4 +1,4 @@
-"""Text for people: numbers, paths, and commands as a shell takes them."""
+"""Text for people: numbers, paths, commands as a shell takes them, and the log."""
 
 import contextlib
 import math
@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 
 def format_count(number: float) -> str:
@@ -106,3 +107,32 @@ def command_line(*words: str) -> str:
         *words: The command's name and all that follows it.
     """
     return f"{program()} {shlex.join(words)}"
+
+
+class _Log:
+    """Standard error, where what cannot be written is dropped."""
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        self._attempt("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or leave it."""
+        self._attempt("flush")
+
+    def _attempt(self, method: str, *args: Any) -> None:
+        # It may be None, closed, or a file on a full disk.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            getattr(sys.stderr, method)(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+STDERR: Any = _Log()
+
+
+def say(text: str) -> None:
+    """Print a sentence for people to standard error."""
+    print(text, file=STDERR)

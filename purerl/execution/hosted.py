@@ -10,21 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.accelerator.kernels import forget
 from purerl.acting.evaluate import play_episodes
 from purerl.acting.policy import recurrence_of
-from purerl.acting.rollout import EnvCarry, Episodes, Played
+from purerl.acting.rollout import EnvCarry, Episodes, Played, Transition
 from purerl.config import ConfigError
 from purerl.envs.adapters.host import HostEnvs, finite_rows
 from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment, with_marks
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.execution.programs import has_few_bad
 from purerl.keys import evaluation_key, init_keys
-from purerl.learning.normalise import parameters_finite
-from purerl.networks.recurrent import forget
+from purerl.learning.averages import parameters_finite
 from purerl.scale.devices import compiler_options, make_workers
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound
-from purerl.types import Array, HostMetrics, Metrics, PyTree, Transition
+from purerl.types import Array, HostMetrics, Metrics, PyTree
 
 # The bytes of the largest state that is kept while an update is made of it. A replay of
 # pictures is larger, and every update would copy it.

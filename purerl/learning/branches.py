@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from purerl.learning.collectives import vary_like
+from purerl.learning.averages import vary_like
 from purerl.types import Array, PyTree
 
 Carry = TypeVar("Carry")
@@ -33,7 +33,7 @@ def change_if(
         is_due: `[]` bool; not batched, it stays one branch for all vmapped agents.
         change: Function that makes the change, `(carry) -> (carry, report)`.
         like: Key that differs between the devices that the report differs between; see
-            `collectives.vary_like`.
+            `averages.vary_like`.
     """
     change = traced_once(change)
     _, shapes = jax.eval_shape(change, carry)

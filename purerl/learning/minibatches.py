@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.learning import optimiser
-from purerl.learning.collectives import pmean
-from purerl.tracing import traced_for_cpu
+from purerl.learning.averages import pmean
 from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
@@ -86,7 +86,14 @@ def minimise(
     num_epochs, num_minibatches = passes.num_epochs, passes.num_minibatches
     moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
     gradient_step = partial(_gradient_step, loss, seen, passes)
-    given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
+    draw_order = partial(shuffled_indices, size=jax.tree.leaves(batch)[0].shape[0])
+    given = jax.random.split(key, num_epochs)
+    # An accelerator has fewer kernels with one draw and one sort for all epochs. On a
+    # CPU one agent is slower so: XLA's CPU runtime then spreads the small kernels of
+    # the gradient steps over two threads, which wait for each other.
+    is_drawn = not traced_for_cpu()
+    if is_drawn:
+        given = jax.vmap(draw_order)(given)
 
     def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
@@ -98,15 +105,16 @@ def minimise(
 
     def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
         given, epoch = given if passes.tells else (given, None)
-        minibatches = shuffled(order_of(given), num_minibatches)
-        return packing.scan(partial(gradient_step, epoch), carry, minibatches)
+        order = given if is_drawn else draw_order(given)
+        minibatches = shuffled(order, num_minibatches)
+        return kernels.scan(partial(gradient_step, epoch), carry, minibatches)
 
     carry = moved, opt_state
     if is_one_loop(batch, passes):
         num_steps = num_epochs * num_minibatches
         minibatches = shuffled(given.reshape(-1), num_steps)
         turn = math.gcd(num_steps, passes.steps_of_turn)
-        carry, metrics = packing.scan(
+        carry, metrics = kernels.scan(
             partial(gradient_step, None), carry, minibatches, turn
         )
         shape = num_epochs, num_minibatches
@@ -163,20 +171,6 @@ def is_one_loop(batch: Any, passes: Passes) -> bool:
     return words * passes.num_epochs <= _ONE_LOOP_WORDS
 
 
-def _orders(key: Array, num: int, size: int) -> tuple[Array, Callable[[Array], Array]]:
-    """Return what each pass is given, `[E, ...]`, and a function to its order `[N]`.
-
-    An accelerator has fewer kernels with one draw and one sort for all epochs. On a CPU
-    one agent is slower so: XLA's CPU runtime then spreads the small kernels of the
-    gradient steps over two threads, which wait for each other.
-    """
-    draw_order = partial(shuffled_indices, size=size)
-    keys = jax.random.split(key, num)
-    if traced_for_cpu():
-        return keys, draw_order
-    return jax.vmap(draw_order)(keys), lambda order: order
-
-
 def _take_passes(
     take_pass: Callable[[tuple, Any], tuple[tuple, Metrics]],
     carry: tuple,
@@ -186,7 +180,7 @@ def _take_passes(
     """All passes; those after the last one change nothing, and say so."""
     is_last = passes.is_last
     if is_last is None:
-        return packing.scan(take_pass, carry, given)
+        return kernels.scan(take_pass, carry, given)
 
     def take(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
         # Under `vmap` a branch that is not taken is computed too, so there is none.
@@ -197,7 +191,7 @@ def _take_passes(
         over_now = is_last({name: values[-1] for name, values in metrics.items()})
         return (learned, is_over | over_now), metrics
 
-    (carry, _), metrics = packing.scan(take, (carry, jnp.bool_(False)), given)
+    (carry, _), metrics = kernels.scan(take, (carry, jnp.bool_(False)), given)
     return carry, metrics
 
 
@@ -225,7 +219,11 @@ def pass_means(metrics: Metrics) -> Metrics:
     """
     happened = metrics.get("happened")
     if happened is None:
-        means = _means(metrics)
+        if traced_for_cpu():
+            means = {name: values.mean() for name, values in metrics.items()}
+        else:  # An accelerator makes one reduction of them.
+            rows = jnp.stack([x.astype(jnp.float32) for x in metrics.values()])
+            means = dict(zip(metrics, rows.mean((1, 2)), strict=True))
         if "approx_kl" in metrics:
             means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
         return means
@@ -239,14 +237,6 @@ def pass_means(metrics: Metrics) -> Metrics:
     }
     last = jax.lax.dynamic_index_in_dim(metrics["approx_kl"], passes - 1, 0, False)
     return {**means, "approx_kl_last": last.mean(), "passes": passes}
-
-
-def _means(metrics: Metrics) -> Metrics:
-    """Averages of all gradient steps; on an accelerator in one reduction."""
-    if traced_for_cpu():
-        return {name: values.mean() for name, values in metrics.items()}
-    rows = jnp.stack([values.astype(jnp.float32) for values in metrics.values()])
-    return dict(zip(metrics, rows.mean((1, 2)), strict=True))
 
 
 def shuffled_indices(key: Array, size: int) -> Array:

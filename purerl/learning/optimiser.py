@@ -1,9 +1,14 @@
 """Optimisers, rebuilt from numbers inside every step so that a state holds arrays only.
 
 Their state has the same structure whatever the numbers, which may be traced.
+
+Parts of networks, of which some may be frozen, have names. The name of an array is its
+path with dots, such as `actor.torso.Dense_0.kernel`. Flax keeps what is learned in
+collections called `params`, which are left out. A part is some consecutive words of
+such names: `torso` means the torso of every network, and `actor.torso` the actor's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +17,8 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl.learning.parts import frozen_in
-from purerl.tracing import traced_for_cpu
+from purerl.accelerator.kernels import traced_for_cpu
+from purerl.config import ConfigError
 from purerl.types import Array, PyTree
 
 # With an infinite bound a gradient would be scaled by inf / inf, which is no number. No
@@ -23,6 +28,9 @@ _LARGEST = 2.0**63
 
 CRITICS = ("critic", "critic_core")
 """The names of the networks that are the critic's own."""
+# Flax's name for the collection of parameters, and the field of a state that holds
+# networks.
+_LEFT_OUT = "params"
 
 
 class ClipState(NamedTuple):
@@ -52,7 +60,7 @@ def make(
         layers: Function from the flat vector to a pytree of layers, for an optimiser
             that needs them; None where the parameters are such a pytree already.
         frozen: Function from layers to which of them do not learn, from
-            `parts.frozen_in`; None where all do.
+            `frozen_in`; None where all do.
         measured: Whether somebody reads the norm of the gradient (`grad_norm`). It is
             not computed where nobody does and nothing is clipped.
     """
@@ -60,7 +68,7 @@ def make(
         clip_by_global_norm(max_grad_norm, measured),
         transformation(optimiser, learning_rate, layers),
     )
-    return keep_frozen(optim, layers, frozen, tells=sees_frozen(optimiser))
+    return keep_frozen(optim, layers, frozen, optimiser)
 
 
 def of_config(
@@ -101,7 +109,7 @@ def of_config(
         transformation(config.optimiser, 1.0, layers),
         optax.stateless(scale),
     )
-    return keep_frozen(optim, layers, frozen, sees_frozen(config.optimiser))
+    return keep_frozen(optim, layers, frozen, config.optimiser)
 
 
 def transformation(
@@ -112,9 +120,8 @@ def transformation(
 ) -> optax.GradientTransformation:
     """Make an optimiser that does not clip."""
     inner = optimiser(learning_rate)
-    tells = sees_frozen(optimiser)
     if layers is None or not getattr(optimiser, "needs_layers", False):
-        return keep_frozen(inner, layers, frozen, tells)
+        return keep_frozen(inner, layers, frozen, optimiser)
 
     def init(params: Any) -> Any:
         return inner.init(layers(params))
@@ -125,14 +132,14 @@ def transformation(
         return ravel_pytree(moves)[0], state
 
     optim = optax.GradientTransformationExtraArgs(init, update)
-    return keep_frozen(optim, layers, frozen, tells)
+    return keep_frozen(optim, layers, frozen, optimiser)
 
 
 def keep_frozen(
     optim: optax.GradientTransformation,
     layers: Callable[[Array], PyTree] | None,
     frozen: Callable[[PyTree], PyTree] | None,
-    tells: bool = False,
+    optimiser: Any = None,
 ) -> optax.GradientTransformation:
     """Make an optimiser leave some layers as they are, to the last bit.
 
@@ -141,7 +148,9 @@ def keep_frozen(
 
     Args:
         optim: Optimiser of a flat vector, or of layers where `layers` is None.
-        tells: Whether the optimiser is told, see `sees_frozen`.
+        optimiser: What made it. If it takes means over parameters it must know which:
+            it has `needs_frozen`, and `update` takes `moving`, `[P]` bool, which
+            numbers of the flat vector are not frozen.
     """
     if frozen is None:
         return optim
@@ -160,7 +169,7 @@ def keep_frozen(
         sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
         flat = np.repeat(jax.tree.leaves(of_leaves), sizes)
         still = of_leaves if layers is None else flat
-        if tells:
+        if getattr(optimiser, "needs_frozen", False):
             seen["moving"] = ~flat
         moves, state = given.update(masked(updates, still, 0.0), state, params, **seen)
         # Adding -0.0 leaves every number as it is, 0 and -0 among them.
@@ -175,15 +184,6 @@ def sees_activity(optimiser: Any) -> bool:
     It then has `needs_activity`, and its `update` takes `activity` and `epoch`.
     """
     return bool(getattr(optimiser, "needs_activity", False))
-
-
-def sees_frozen(optimiser: Any) -> bool:
-    """Return whether an optimiser takes means over parameters, and must know which.
-
-    It then has `needs_frozen`, and where parts are frozen its `update` takes `moving`,
-    `[P]` bool: which numbers of the flat vector are not.
-    """
-    return bool(getattr(optimiser, "needs_frozen", False))
 
 
 def without_noise(optimiser: Any) -> Any:
@@ -300,7 +300,9 @@ def clip_by_global_norm(
         del params
         if max_norm is None and not measured:
             return updates, state
-        norm = _norm(updates)
+        # Of one vector an accelerator computes the norm in one kernel.
+        whole = updates if traced_for_cpu() else ravel_pytree(updates)[0]
+        norm = _root(optax.tree.norm(whole, squared=True))
         if max_norm is None:
             return updates, ClipState(norm)
         bound = jnp.minimum(max_norm, _LARGEST)  # one that is traced may be infinite
@@ -315,13 +317,6 @@ def clip_by_global_norm(
         return clipped, ClipState(norm)
 
     return optax.GradientTransformation(init, update)
-
-
-def _norm(updates: Any) -> Array:
-    """The Euclidean norm of all leaves; on an accelerator in one kernel."""
-    if not traced_for_cpu():
-        updates = ravel_pytree(updates)[0]
-    return _root(optax.tree.norm(updates, squared=True))
 
 
 @jax.custom_jvp
@@ -369,3 +364,113 @@ def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
         num_updates: Number of updates of the whole run.
     """
     return value * jnp.maximum(0.0, 1.0 - update / num_updates)
+
+
+def name_leaves(tree: PyTree, prefix: str = "") -> list[tuple[str, PyTree]]:
+    """Return the names of the leaves of a pytree with the leaves, in its order.
+
+    Args:
+        tree: The pytree.
+        prefix: The name of the whole, which begins all names.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    begin = [prefix] if prefix else []
+    named = []
+    for path, leaf in leaves:
+        words = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
+        kept = [word for word in words if word and word != _LEFT_OUT]
+        named.append((".".join([*begin, *kept]), leaf))
+    return named
+
+
+def is_in(name: str, part: str) -> bool:
+    """Return whether an array belongs to a part, both by name."""
+    return f".{part}." in f".{name}."
+
+
+def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
+    """Refuse parts to which no array belongs.
+
+    Args:
+        parts: Names of parts.
+        names: Names of the arrays that there are.
+        owner: Place where the parts were given, for the message.
+
+    Raises:
+        ConfigError: with the names that there are.
+    """
+    known = list(names)
+    for part in parts:
+        if not any(is_in(name, part) for name in known):
+            arrays = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            words = known[0].split(".")
+            examples = dict.fromkeys([".".join(words[:-1] or words), words[0]])
+            raise ConfigError(
+                f"{owner}: no array of the networks belongs to {part!r}; give words "
+                f"that stand in their names, such as "
+                f"{' or '.join(map(repr, examples))}. The arrays are {arrays}."
+            )
+
+
+def frozen_in(parts: Sequence[str], prefix: str = "") -> Callable | None:
+    """Return what says which arrays are frozen; None where no part is.
+
+    Args:
+        parts: Names of the parts that do not learn, as in a config's `frozen`.
+        prefix: The name of the parameters that are asked about, where they are not
+            everything that is learned.
+
+    Returns:
+        A function from layers of parameters to a pytree of Python truth values.
+    """
+    if not parts:
+        return None
+
+    def is_frozen(layers: PyTree) -> PyTree:
+        named = name_leaves(layers, prefix)
+        frozen = [any(is_in(name, part) for part in parts) for name, _ in named]
+        return jax.tree.unflatten(jax.tree.structure(layers), frozen)
+
+    return is_frozen
+
+
+def check_frozen(parts: Sequence[str], state: PyTree) -> None:
+    """Refuse frozen parts that there are not, and freezing everything.
+
+    Args:
+        parts: Names of the parts, as in a config's `frozen`.
+        state: State of an agent, or its shapes.
+
+    Raises:
+        ConfigError: naming the part and what there is.
+    """
+    params = getattr(state, "params", None)
+    if params is None:
+        raise ConfigError(
+            "frozen: the state of this algorithm has no field params, in which to look "
+            "for parts; leave frozen out."
+        )
+    names = [name for name, _ in name_leaves(params)]
+    check_parts(parts, names, "frozen")
+    if all(any(is_in(name, part) for part in parts) for name in names):
+        raise ConfigError(
+            f"frozen: {', '.join(parts)} are all that this agent learns, so that "
+            "nothing would be trained; leave a part out."
+        )
+
+
+def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
+    """Return named leaves as a mapping.
+
+    Raises:
+        ConfigError: two leaves have one name, as where a module is called `params`.
+    """
+    found = dict(named)
+    if len(found) < len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two arrays of the networks are called {twice!r}; give the submodules of "
+            "your network other names than 'params'."
+        )
+    return found

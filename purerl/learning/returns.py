@@ -7,7 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from purerl.tracing import traced_for_cpu
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.types import Array
 
 

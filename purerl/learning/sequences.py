@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.networks.recurrent import forget
+from purerl.accelerator.kernels import forget
 from purerl.types import Array, PyTree
 
 

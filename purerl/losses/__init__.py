@@ -8,7 +8,6 @@ from purerl.losses.learned import TemporalDrift as TemporalDrift
 from purerl.losses.policy import AsymmetricClipDrift as AsymmetricClipDrift
 from purerl.losses.policy import ClipDrift as ClipDrift
 from purerl.losses.policy import DPODrift as DPODrift
-from purerl.losses.policy import surrogate as surrogate
 from purerl.losses.value import ClippedSquaredError as ClippedSquaredError
 from purerl.losses.value import HuberError as HuberError
 from purerl.losses.value import RobustError as RobustError

@@ -45,7 +45,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.learning.collectives import pmean
+from purerl.learning.averages import pmean
 from purerl.networks.distributions import Gaussian
 from purerl.types import Array, Metrics
 
@@ -67,7 +67,7 @@ _CONVERGED = 1e-3
 # `epsilon` is too far from the root for Newton's method.
 _NEAR = 0.1
 _TINY = 1e-30
-# Log-probability of an action that a mask excludes, see `composite.EXCLUDED`.
+# Log-probability of an action that a mask excludes, see `observe.EXCLUDED`.
 _IMPOSSIBLE = -1e8
 
 

@@ -97,25 +97,3 @@ class DPODrift:
             jax.nn.relu(rise - self.alpha * jnp.tanh(rise / self.alpha)),
             jax.nn.relu(fall - self.beta * jnp.tanh(fall / self.beta)),
         )
-
-
-def surrogate(drift: Drift, log_ratio: Array, advantage: Array) -> Array:
-    """Return the policy loss per sample, `-(ratio * advantage - drift)`, `[N]`.
-
-    Args:
-        drift: Function `(log_ratio, advantage)` that is subtracted from the plain
-            surrogate.
-        log_ratio: `[N]` log-probability under the new policy minus that under the old
-            one.
-        advantage: `[N]` advantages of the actions.
-    """
-    return drift(log_ratio, advantage) - jnp.exp(log_ratio) * advantage
-
-
-def approx_kl(log_ratio: Array) -> Array:
-    """Estimate KL(old || new) by each sample of the old policy, `r - 1 - log r`, `[N]`.
-
-    Non-negative and of low variance (k3 in Schulman 2020, "Approximating KL
-    Divergence"); the estimate is their mean.
-    """
-    return jnp.expm1(log_ratio) - log_ratio

@@ -21,6 +21,7 @@ from purerl.execution.format import (
     format_count,
     program,
     quoted,
+    say,
     with_noun,
 )
 from purerl.execution.memory import require_listing, worker_limit
@@ -54,8 +55,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders
 from purerl.storage.checkpoint import Pace
-from purerl.storage.lock import locked
-from purerl.streams import say
+from purerl.storage.files import locked
 
 SNAPSHOT_EVERY = 16
 

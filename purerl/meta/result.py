@@ -11,12 +11,12 @@ import numpy as np
 from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
+from purerl.execution.format import say
 from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.optimiser import Optimiser
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import State
-from purerl.meta.strategy import read_strategy
+from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
 from purerl.runner import manifest
@@ -28,7 +28,6 @@ from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
 from purerl.search.fitness import sign_of
 from purerl.storage import folders
-from purerl.streams import say
 from purerl.types import HostMetrics, Overrides
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from purerl.execution.programs import check_divides
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
-from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import (
     COMPARING,
     PRESETS,
     TRUNCATED,
+    Optimiser,
     Strategy,
     read_strategy,
 )
@@ -37,7 +37,7 @@ from purerl.search.fitness import (
     read_fitness,
 )
 from purerl.storage import folders
-from purerl.sweeps.effects import check_effects
+from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
 
 Environments = Sequence[str | Mapping[str, Any]]
@@ -260,7 +260,7 @@ def _changes(environments: Environments) -> list[dict[str, Any]]:
 
 def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
     """Names of the environments, numbered where two are the same."""
-    names = [str(serialise.plain(bound.config.env, "env")) for bound in bounds]
+    names = [serialise.env_name(bound.config.env) for bound in bounds]
     if len(set(names)) < len(names):
         names = [f"{name} #{number}" for number, name in enumerate(names)]
     return tuple(names)

@@ -1,6 +1,5 @@
 """Networks in flax.linen: torsos, actors, critics; distributions; a memory."""
 
-from purerl.networks.composite import Masked as Masked
 from purerl.networks.distributions import Gaussian as Gaussian
 from purerl.networks.heads import LOG_STD_RANGE as LOG_STD_RANGE
 from purerl.networks.heads import ActionCritic as ActionCritic
@@ -21,6 +20,7 @@ from purerl.networks.layers import Dense as Dense
 from purerl.networks.layers import Features as Features
 from purerl.networks.layers import small_product as small_product
 from purerl.networks.modules import Batched as Batched
+from purerl.networks.observe import Masked as Masked
 from purerl.networks.orthogonal import init_params as init_params
 from purerl.networks.orthogonal import orthogonal as orthogonal
 from purerl.networks.torsos import CNN as CNN

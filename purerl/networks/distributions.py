@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from purerl.accelerator import columns
 from purerl.envs.spaces import without_far_ends
-from purerl.networks.composite import EXCLUDED, exclude
+from purerl.networks.observe import EXCLUDED, exclude
 from purerl.types import Array, PyTree
 
 # Gauss-Hermite nodes. The tanh entropy is within 0.001 for std up to 1.5, 0.004 at 2,

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks.composite import MASK, mean_of_valid
 from purerl.networks.distributions import Gaussian
 from purerl.networks.layers import (
     ACTIVATIONS,
@@ -18,6 +17,7 @@ from purerl.networks.layers import (
     layer_norm,
     note_activity,
 )
+from purerl.networks.observe import MASK, mean_of_valid
 from purerl.networks.orthogonal import orthogonal
 from purerl.networks.torsos import MLP
 from purerl.types import Array, PyTree

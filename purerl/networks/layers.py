@@ -12,8 +12,8 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from purerl.accelerator import columns
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.networks.orthogonal import orthogonal
-from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {

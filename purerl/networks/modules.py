@@ -2,13 +2,12 @@
 
 A field of a config that takes a network holds a name or a flax module. In a file a
 module is its import path and its fields, `{"type": "mypackage.nets:MyTorso",
-"features": 64}`; on a command line it is `mypackage.nets:MyTorso(features=64)`.
+"features": 64}`; on a command line it is `mypackage.nets:MyTorso(features=64)`. An
+environment object is written and read in the same way.
 """
 
-import ast
 import contextlib
-import dataclasses
-import operator
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,21 +15,25 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax.core import FrozenDict
 from flax.errors import InvalidRngError
 
+from purerl import envs
 from purerl.config import ConfigError, check_known
-from purerl.envs.adapters.packages import imported
-from purerl.networks import composite
+from purerl.envs.adapters.packages import imported, main_name, object_at
+from purerl.envs.base import is_env
+from purerl.envs.wrappers.registry import read_call
+from purerl.networks import observe
 from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
 FIELDS = ("torso", "actor", "critic", "memory")
 # Packages from which objects that have moved within them can be imported for good.
-_PUBLIC = (nn, jax.nn, jnp)
+_PUBLIC = (nn, jax.nn, jnp, envs, envs.wrappers)
 # Packages in which the bare name of a class is looked for, by field.
 _HOMES = {"memory": "purerl.networks.memories"}
-_IMPORT = "import"  # The key of a function or a class among a module's fields.
+IMPORT = "import"  # The key of a function or a class among a module's fields.
 _EXAMPLE = "mypackage.nets:MyTorso(features=64)"
 
 
@@ -106,7 +109,7 @@ def copied(module: nn.Module) -> nn.Module:
 
     flax takes one module object in two places of a network for one set of parameters.
     """
-    names = [f.name for f in _fields(module)]
+    names = [field.name for field in _parameters(type(module))]
     values = {name: _copied(getattr(module, name)) for name in names}
     return module.clone(parent=None, **values)
 
@@ -121,8 +124,8 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def plain(module: nn.Module, where: str) -> dict[str, Any]:
-    """Return a module as plain values: its import path, and its fields.
+def plain(module: Any, where: str) -> dict[str, Any]:
+    """Return a module or an environment as plain values: import path, and fields.
 
     Args:
         where: Name of the config's field, for messages.
@@ -132,15 +135,17 @@ def plain(module: nn.Module, where: str) -> dict[str, Any]:
             import.
     """
     cls = type(module)
+    if made_as := getattr(module, "made_as", None):
+        return {"type": path_of(envs.make), **_written(made_as, where)}
     if not is_importable(cls):
         raise ConfigError(
             f"{where} is {path_of(cls)}, a class that no other program can import, so "
             "no file can hold it: define it at the top level of a module."
         )
     found: dict[str, Any] = {"type": path_of(cls)}
-    if module.name is not None:
+    if is_module(module) and module.name is not None:
         found["name"] = module.name
-    for field in _fields(module):
+    for field in _parameters(type(module)):
         value = getattr(module, field.name)
         # A default that is a function or a module comes back with the class.
         if _is_simple(value) or not _is_default(field, value):
@@ -151,7 +156,7 @@ def plain(module: nn.Module, where: str) -> dict[str, Any]:
 def text(module: nn.Module) -> str:
     """Write a module as the command line does, without fields at their defaults."""
     parts = []
-    for field in _fields(module):
+    for field in _parameters(type(module)):
         value = getattr(module, field.name)
         if not _is_default(field, value):
             parts.append(f"{field.name}={_text(value)}")
@@ -191,7 +196,7 @@ def check(
     """
     size = 3
     arrays = [
-        composite.map_shape(
+        observe.map_shape(
             lambda one: jax.ShapeDtypeStruct((size, *one), jnp.float32), shape
         )
         for shape in inputs
@@ -265,16 +270,14 @@ def _fits(found: Any, shape: tuple[Any, ...]) -> bool:
     return all(b is None or a == b for a, b in zip(actual, shape, strict=True))
 
 
-def _fields(module: nn.Module) -> list[dataclasses.Field]:
-    """The fields of a module's class, without those that flax adds."""
-    return [
-        field
-        for field in dataclasses.fields(module)
-        if field.name not in ("parent", "name") and field.init
-    ]
+def _parameters(cls: type) -> list[inspect.Parameter]:
+    """What a class is called with, without what flax adds."""
+    found = inspect.signature(cls).parameters.values()
+    added = ("parent", "name") if issubclass(cls, nn.Module) else ()
+    return [one for one in found if one.name not in added]
 
 
-def _is_default(field: dataclasses.Field, value: Any) -> bool:
+def _is_default(field: inspect.Parameter, value: Any) -> bool:
     try:
         return bool(value == field.default)
     except ValueError:  # An array is equal element by element.
@@ -287,20 +290,15 @@ def path_of(value: Any) -> str:
     for public in _PUBLIC:
         if getattr(public, name, None) is value:
             return f"{public.__name__}:{name}"
-    return f"{getattr(value, '__module__', '')}:{name}"
+    module = getattr(value, "__module__", "")
+    return f"{main_name() if module == '__main__' else module}:{name}"
 
 
 def is_importable(value: Any) -> bool:
     """Return whether another program finds a class or a function at its path."""
-    with contextlib.suppress(AttributeError, ValueError):
-        return _found(path_of(value)) is value
+    with contextlib.suppress(ValueError):
+        return object_at("", path_of(value)) is value
     return False
-
-
-def _found(path: str) -> Any:
-    """The object of an import path, in a module that has been imported."""
-    module, _, name = path.partition(":")
-    return operator.attrgetter(name)(imported(module))
 
 
 def _is_simple(value: Any) -> bool:
@@ -311,8 +309,10 @@ def _is_simple(value: Any) -> bool:
 
 def _written(value: Any, where: str) -> Any:
     """A value of a module's field as plain Python."""
-    if isinstance(value, nn.Module):
+    if isinstance(value, nn.Module) or (is_env(value) and not isinstance(value, type)):
         return plain(value, where)
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist()
     if type(value) in (tuple, list):
         return [_written(inner, where) for inner in value]
     if _is_simple(value):
@@ -320,21 +320,22 @@ def _written(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         return {str(n): _written(inner, f"{where}.{n}") for n, inner in value.items()}
     if is_importable(value):
-        return {_IMPORT: path_of(value)}
+        return {IMPORT: path_of(value)}
     raise ConfigError(
         f"{where} is {value!r}, which no file can hold: give a number, a word, a "
         "module, or a function that is defined at the top level of a module."
     )
 
 
-def _read(field: str, values: Mapping[str, Any]) -> nn.Module:
-    """The module that `plain` wrote."""
+def _read(field: str, values: Mapping[str, Any]) -> Any:
+    """The module or the environment that `plain` wrote."""
     values = dict(values)
     path = str(values.pop("type"))
     cls = _class_at(field, path)
-    known = [f.name for f in dataclasses.fields(cls) if f.init and f.name != "parent"]
-    for name in values:
-        check_known(name, known, f"{field} {path}")
+    if cls is not envs.make:
+        known = [n for n in inspect.signature(cls).parameters if n != "parent"]
+        for name in values:
+            check_known(name, known, f"{field} {path}")
     try:
         return cls(**{name: _value(field, inner) for name, inner in values.items()})
     except ConfigError:
@@ -350,19 +351,22 @@ def _value(field: str, value: Any) -> Any:
         return value
     if "type" in value:
         return _read(field, value)
-    if set(value) == {_IMPORT}:
-        return imported_at(field, str(value[_IMPORT]))
+    if set(value) == {IMPORT}:
+        return imported_at(field, str(value[IMPORT]))
     return FrozenDict({name: _value(field, inner) for name, inner in value.items()})
 
 
 def _class_at(field: str, path: str) -> Any:
     found = imported_at(field, path)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise ConfigError(
-            f"{field} must name a class of flax modules, and {path} is {found!r}; for "
-            f"example {_EXAMPLE}."
-        )
-    return found
+    is_class = isinstance(found, type)
+    is_known = is_class and (issubclass(found, nn.Module) or is_env(found))
+    if is_known or found is envs.make:
+        return found
+    kind = "environments" if field == "env" else "flax modules"
+    raise ConfigError(
+        f"{field} must name a class of {kind}, and {path} is {found!r}; for example "
+        f"{_EXAMPLE}."
+    )
 
 
 def imported_at(field: str, path: str, example: str = _EXAMPLE) -> Any:
@@ -377,13 +381,9 @@ def imported_at(field: str, path: str, example: str = _EXAMPLE) -> Any:
             Python's own library and none of its numbers.
     """
     try:
-        found = _found(path)
+        found = object_at(field, path, example)
     except ValueError as error:
-        raise ConfigError(f"{field} names {path}: {error}") from None
-    except AttributeError as error:
-        raise ConfigError(
-            f"{field}: cannot find {path} ({error}); write for example {example}."
-        ) from None
+        raise ConfigError(str(error)) from None
     # A flax module calls what stands in its fields, and a file must not reach os.abort.
     home = str(getattr(found, "__module__", "")).partition(".")[0]
     is_number = found in (bool, int, float, complex)
@@ -409,25 +409,16 @@ def _with_home(field: str, value: str) -> str:
 
 
 def _read_text(field: str, value: str) -> dict[str, Any]:
-    path, bracket, inside = value.strip().partition("(")
-    values: dict[str, Any] = {}
-    unnamed: list[str] = []
     try:
-        if bracket:
-            call = ast.parse(f"f({inside}", mode="eval").body
-            assert isinstance(call, ast.Call)
-            unnamed = [ast.unparse(arg) for arg in call.args]
-            values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
-        raise ConfigError(
-            f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
-        ) from None
+        path, unnamed, values = read_call(field, value, _EXAMPLE)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     if unnamed:
-        names = [f.name for f in _fields(_class_at(field, path))]
-        example = f"; write {names[0]}={unnamed[0]}" if names else ""
+        names = _parameters(_class_at(field, path))
+        example = f"; write {names[0].name}={unnamed[0]!r}" if names else ""
         raise ConfigError(
             f"{field}: the fields of a module are named, and {path} was given "
-            f"{', '.join(unnamed)} without a name{example}."
+            f"{', '.join(map(repr, unnamed))} without a name{example}."
         )
     return {"type": path, **values}
 

@@ -1,4 +1,4 @@
-"""Gated units: memories of an episode, and forgetting where episodes end.
+"""Gated units: memories of an episode.
 
 A memory is a pytree of arrays with the environments' leading axes. It is zero before
 an episode's first observation, and holds nothing of the episode before. Here are the
@@ -11,8 +11,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
-from purerl.accelerator.unrolling import Cell, unroll
-from purerl.accelerator.unrolling import forget as forget
+from purerl.accelerator.kernels import Cell, unroll
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks import composite, layers
+from purerl.networks import layers, observe
 from purerl.networks.layers import (
     ACTIVATIONS,
     BatchRenorm,
@@ -161,8 +161,8 @@ def make_torso(
     Raises:
         ValueError: a CNN for what is not an image, or too small an image.
     """
-    if not composite.is_shape(obs_shape):
-        shapes = composite.leaf_shapes(obs_shape)
+    if not observe.is_shape(obs_shape):
+        shapes = observe.leaf_shapes(obs_shape)
         pictures = [torso != "mlp" and _is_image(shape, torso) for shape in shapes]
         if torso not in ("auto", "mlp") and not any(pictures):
             raise ValueError(

@@ -18,8 +18,8 @@ import optax.contrib
 from flax import struct
 from optax.contrib import MuonDimensionNumbers
 
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.config import DECAY, FRACTION, NON_NEGATIVE, POSITIVE, dynamic, static
-from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
 

@@ -22,9 +22,8 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.members import Members
-from purerl.execution.programs import check_divides
-from purerl.population.schedules import Schedule
+from purerl.execution.programs import Members, check_divides
+from purerl.population.schedules import ConfigSchedule
 from purerl.population.search import (
     Fitness,
     PopulationSearch,
@@ -40,8 +39,8 @@ from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
 from purerl.search.fitness import check_own
 from purerl.search.protocol import Outcome, Request
-from purerl.space.labels import variable_of
-from purerl.sweeps.effects import check_axes
+from purerl.space.axes import variable_of
+from purerl.sweeps.groups import check_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -389,11 +388,11 @@ class HalvingResult(Result):
         """Return the member itself, for every step: no member copies another."""
         return np.full(len(self.steps), member)
 
-    def schedule(self, seed: int, member: int) -> Schedule:
+    def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the one setting with which a member was trained."""
         place = self.places(seed)[0], member
         numbers = {name: float(values[place]) for name, values in self.points.items()}
-        return Schedule((0,), (self.space.values(numbers),))
+        return ConfigSchedule((0,), (self.space.values(numbers),))
 
     def _courses(self) -> tuple[np.ndarray, np.ndarray]:
         """Updates that each member was trained, and at which it diverged."""

@@ -16,9 +16,8 @@ import numpy as np
 
 from purerl import auto
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.members import Members
-from purerl.execution.programs import check_divides
-from purerl.population.schedules import Schedule
+from purerl.execution.programs import Members, check_divides
+from purerl.population.schedules import ConfigSchedule
 from purerl.population.search import (
     Fitness,
     PopulationSearch,
@@ -35,9 +34,9 @@ from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_own
 from purerl.search.protocol import Outcome, Request
-from purerl.space.labels import variable_of
+from purerl.space.axes import variable_of
 from purerl.storage import folders
-from purerl.sweeps.effects import check_axes, first_values
+from purerl.sweeps.groups import check_axes, first_values
 from purerl.train import check_may_move
 
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ class PBTResult(Result):
         """Return the members `[R]` that trained, by round, what `member` ended with."""
         return ancestors(self._parents()[self.places(seed)[0]], member)
 
-    def schedule(self, seed: int, member: int) -> Schedule:
+    def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the hyperparameters that led to a member's final state."""
         line = self.lineage(seed, member)
         offset = self.places(seed)[0] * self.size
@@ -289,7 +288,7 @@ class PBTResult(Result):
             numbers = {name: float(x[offset + int(who)]) for name, x in hyper}
             values.append(self.space.values(numbers))
         starts = (0, *self.milestones[: len(self.steps) - 1])
-        return Schedule(starts, tuple(values))
+        return ConfigSchedule(starts, tuple(values))
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""

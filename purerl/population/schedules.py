@@ -10,20 +10,18 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.members import Members
-from purerl.execution.programs import length_of_pieces
+from purerl.execution.programs import Members, length_of_pieces
 from purerl.population.space import HELD_OUT, evaluation_keys
 from purerl.runner.arguments import check_seeds
 from purerl.runner.options import Saved, option, seeds_option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.sweeps.effects import check_pieces
-from purerl.sweeps.groups import Group, group_points
+from purerl.sweeps.groups import Group, check_pieces, group_points
 from purerl.types import HostMetrics, PyTree
 
 
-class Schedule(NamedTuple):
+class ConfigSchedule(NamedTuple):
     """Hyperparameters over the updates of a run.
 
     Attributes:
@@ -39,14 +37,14 @@ class Schedule(NamedTuple):
         piece = np.searchsorted(self.first_updates, update, side="right") - 1
         return self.values[int(piece)]
 
-    def merged(self) -> "Schedule":
+    def merged(self) -> "ConfigSchedule":
         """Return the same schedule with neighbouring pieces of equal values as one."""
         kept = [
             number
             for number, values in enumerate(self.values)
             if number == 0 or values != self.values[number - 1]
         ]
-        return Schedule(
+        return ConfigSchedule(
             tuple(self.first_updates[number] for number in kept),
             tuple(self.values[number] for number in kept),
         )
@@ -119,7 +117,7 @@ class SchedulesSearch:
     def __init__(
         self,
         config: TrainConfig,
-        schedules: Sequence[Schedule],
+        schedules: Sequence[ConfigSchedule],
         seeds: tuple[int, ...],
         segment_updates: int | None = None,
     ) -> None:
@@ -142,11 +140,11 @@ class SchedulesSearch:
         if not schedules:
             raise ConfigError("train_schedules needs at least one schedule, got none.")
         for schedule in schedules:
-            if not isinstance(schedule, Schedule):
+            if not isinstance(schedule, ConfigSchedule):
                 raise ConfigError(
                     "train_schedules takes schedules, such as that of purerl.pbt's "
-                    "result or purerl.Schedule(first_updates=(0, 50), values=({...}, "
-                    f"{{...}})), got {schedule!r}."
+                    "result or purerl.ConfigSchedule(first_updates=(0, 50), "
+                    f"values=({{...}}, {{...}})), got {schedule!r}."
                 )
             schedule.check()
         fields = {tuple(sorted(schedule.values[0])) for schedule in schedules}
@@ -263,7 +261,7 @@ class ScheduleOptions(Saved):
     tool: ClassVar[str] = "train_schedules"
 
     config: TrainConfig
-    schedules: Schedule | Sequence[Schedule] = option(
+    schedules: ConfigSchedule | Sequence[ConfigSchedule] = option(
         dataclasses.MISSING,
         doc="A schedule, or several that set the same fields; their values win over "
         "those of the config.",
@@ -314,7 +312,7 @@ def train_schedules(asked: ScheduleOptions) -> Scheduled:
 
 def schedules_search(
     config: TrainConfig,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: ConfigSchedule | Sequence[ConfigSchedule],
     *,
     seeds: int | Sequence[int] = 1,
     segment_updates: int | None = None,
@@ -324,7 +322,9 @@ def schedules_search(
     Raises:
         ConfigError: see `train_schedules`.
     """
-    is_one = isinstance(schedules, Schedule) or not isinstance(schedules, Iterable)
+    is_one = isinstance(schedules, ConfigSchedule) or not isinstance(
+        schedules, Iterable
+    )
     several: Any = [schedules] if is_one else schedules
     length = as_count("segment_updates", segment_updates)
     return SchedulesSearch(config, list(several), check_seeds(seeds), length).search()

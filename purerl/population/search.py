@@ -15,7 +15,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
 from purerl.execution.memory import require_number
-from purerl.population.schedules import Schedule
+from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Space, evaluation_keys
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.manifest import notes
@@ -305,7 +305,7 @@ class BestMember(NamedTuple):
     config: TrainConfig
     seed: int
     member: int
-    schedule: Schedule
+    schedule: ConfigSchedule
     lineage: np.ndarray
     state: PyTree
 
@@ -357,7 +357,7 @@ class Result(abc.ABC):
         """Everything, as labelled arrays."""
 
     @abc.abstractmethod
-    def schedule(self, seed: int, member: int) -> Schedule:
+    def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the hyperparameters that led to a member's final state.
 
         `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, checks_together
-from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
+from purerl.space.axes import Axis, Choice, LogUniform, ends, in_a_line, is_whole
 from purerl.space.design import expand
-from purerl.space.labels import in_a_line
 from purerl.space.points import FieldAxes, split
 from purerl.sweeps.groups import Group, group_points
 from purerl.train import Bound

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import rollout
-from purerl.acting.rollout import is_bad
-from purerl.learning.collectives import after, pmax
+from purerl.acting.rollout import Transition, is_bad
+from purerl.learning.averages import after, pmax
 from purerl.learning.sequences import BurnIn, Sequences, swap
 from purerl.replay import prioritised as sum_tree
 from purerl.replay import uniform as ring
-from purerl.types import Array, PyTree, Transition
+from purerl.types import Array, PyTree
 
 Prepare = Callable[[Any], Any]  # From stored observations to what networks see.
 

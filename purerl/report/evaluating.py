@@ -22,6 +22,7 @@ from purerl.report.rendering import EPISODE_SEED
 from purerl.runner.arguments import as_seed, split_seed
 from purerl.runner.result import Best, RunResult, load_run
 from purerl.scale.host import agent_to_device, with_keys
+from purerl.serialise import env_name
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind, check_acts, evaluate_afresh
 from purerl.types import HostMetrics, PyTree
@@ -101,8 +102,8 @@ def evaluate(
     where = "Gymnasium's own " if gymnasium else ""
     kind = "deterministic" if deterministic else "sampled"
     title = (
-        f"{where}{saved.config.env}: {episodes} episodes, {kind} policy after update "
-        f"{saved.update:,}"
+        f"{where}{env_name(saved.config.env)}: {episodes} episodes, {kind} policy "
+        f"after update {saved.update:,}"
     )
     if bound.env.shapes_rewards:
         title += ", rewards of the game"
@@ -257,7 +258,7 @@ def _in_gymnasium(saved: RunResult) -> Any:
         ConfigError: Gymnasium is missing or has no such environment.
     """
     try:
-        return make(f"gymnasium/{saved.config.env}")
+        return make(f"gymnasium/{env_name(saved.config.env)}")
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

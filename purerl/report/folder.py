@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
-from purerl.execution.format import program, quoted
+from purerl.execution.format import program, quoted, say
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RunResult, load_run
@@ -18,7 +18,6 @@ from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Told, send
 from purerl.storage import folders
 from purerl.storage.checkpoint import steps
-from purerl.streams import say
 from purerl.train import bind
 from purerl.types import HostMetrics
 

@@ -214,8 +214,10 @@ def evolution_page(
         OSError: the page cannot be written.
     """
     history, settings = result.history, result.settings
-    own = str(serialise.plain(result.config.env, "env"))
-    places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]
+    own = serialise.env_name(result.config.env)
+    places = [
+        serialise.env_name(x.get("env", own)) for x in settings["environments"] or [{}]
+    ]
     curves = figure_html(result.plot(), "Mean and best member of every generation.")
     if history["returns"].shape[1] > 1:
         curves += figure_html(

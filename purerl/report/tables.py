@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from purerl import serialise
 from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.report import statistics
@@ -75,8 +76,7 @@ def run_table(result: RunResult) -> Table:
     without evaluations has the training return alone. Agents that diverged are marked,
     and are not in the mean.
     """
-    env = result.config.env
-    name = env if isinstance(env, str) else type(env).__name__
+    name = serialise.env_name(result.config.env)
     final = result.evaluation.get("episode_return")
     table = Table(title=f"{name}: deterministic policy at the end of training")
     table.caption = last_cut_note(result)

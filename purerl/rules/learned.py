@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from purerl.accelerator.kernels import forget
 from purerl.learning.small_networks import dense, is_random, random_layer, whole
-from purerl.networks.recurrent import LSTMMemory, forget, lstm
+from purerl.networks.recurrent import LSTMMemory, lstm
 from purerl.rules.known import RuleInputs, Targets
 from purerl.types import Array, PyTree
 

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Self
 
 from purerl.config import ConfigError
-from purerl.streams import say
+from purerl.execution.format import say
 
 GRACE = "PURERL_GRACE_SECONDS"
 GRACE_SECONDS = 25.0  # Slurm and Kubernetes kill after 30.

@@ -150,11 +150,13 @@ def read_config(
             has a field that this version does not know.
     """
     env, is_run = stored["config"]["env"], reader == "load_run"
-    if env.startswith("<"):
+    if str(env).startswith("<"):
         raise ConfigError(
             f"what is in {folder} was trained in an environment object, {env}, which "
-            "no file can hold; pass config=, with that environment in it: "
-            f"purerl.{reader}(folder, config)"
+            "no file can hold (as it could one of a class at the top level of a "
+            "module, called with what are its attributes: numbers, words, functions "
+            "and environments that have names); pass config=, with that environment "
+            f"in it: purerl.{reader}(folder, config)"
             + (", or purerl.run(config, ..., resume=True)." if is_run else ".")
         )
     try:
@@ -173,7 +175,8 @@ def task_config(stored: dict[str, Any]) -> TrainConfig:
     The rest may name losses and networks that only the program which wrote it knows.
     """
     values = {name: stored["config"][name] for name in TASK_FIELDS}
-    return TrainConfig(**{**values, "env_params": None})
+    env = serialise.env_name(values["env"])
+    return TrainConfig(**{**values, "env": env, "env_params": None})
 
 
 def is_rebuildable(config: TrainConfig) -> bool:

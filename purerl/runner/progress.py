@@ -9,9 +9,8 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from purerl.execution.format import format_count, format_duration
+from purerl.execution.format import STDERR, format_count, format_duration
 from purerl.metrics import decimals
-from purerl.streams import STDERR
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 

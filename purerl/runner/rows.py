@@ -27,13 +27,12 @@ from purerl.execution.curves import (
     mean_of_known,
     reduce_segment,
 )
-from purerl.execution.format import with_noun
+from purerl.execution.format import say, with_noun
 from purerl.metrics import HELD
 from purerl.runner.arguments import seeds_named
 from purerl.runner.trackers.base import Row
 from purerl.runner.trackers.group import Group, begin_anew
 from purerl.storage import checkpoint
-from purerl.streams import say
 from purerl.train import Plan
 from purerl.types import HostMetrics
 

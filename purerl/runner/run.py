@@ -20,9 +20,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort, HostedProgram
-from purerl.execution.members import every
 from purerl.execution.memory import fitting_lanes, require_number
-from purerl.execution.programs import SEGMENTS, segment_length
+from purerl.execution.programs import SEGMENTS, every, segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seeds, check_switch, num_seeds
 from purerl.runner.interrupt import Interrupt
@@ -60,7 +59,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
 from purerl.storage.checkpoint import Pace
-from purerl.storage.lock import locked
+from purerl.storage.files import locked
 from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
-from purerl.execution.members import rekey
+from purerl.execution.programs import rekey
 from purerl.runner import manifest
 from purerl.runner.arguments import seeds_named, split_seed
 from purerl.storage import checkpoint

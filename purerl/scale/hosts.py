@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.streams import say
+from purerl.execution.format import say
 
 # While a process waits for others it asks every so often, and says so now and then.
 ASK_SECONDS, SAY_SECONDS = 10.0, 600.0

@@ -12,7 +12,7 @@ from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
 from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
-from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.format import format_count, quoted, say, with_noun
 from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
@@ -33,8 +33,7 @@ from purerl.search.protocol import (
 )
 from purerl.storage import checkpoint, folders
 from purerl.storage.checkpoint import Pace
-from purerl.storage.lock import locked
-from purerl.streams import say
+from purerl.storage.files import locked
 from purerl.train import Bound
 from purerl.types import PyTree
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from purerl import auto
 from purerl.config import ConfigError, is_auto
-from purerl.execution.cohort import Evaluation
+from purerl.execution.cohort import FreshReturns
 from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told, begin_anew
 from purerl.scale.host import to_host
@@ -237,7 +237,7 @@ def outcome_of(record: HostMetrics) -> Outcome:
         evaluation=named(_EVALUATION),
         diverged_at=record["diverged_at"],
         keys=record["keys"],
-        fresh=Evaluation(**fresh) if fresh else None,
+        fresh=FreshReturns(**fresh) if fresh else None,
         score=record.get("score"),
     )
 

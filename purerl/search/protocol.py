@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, shown
-from purerl.execution.cohort import Evaluation
-from purerl.execution.members import Members
+from purerl.execution.cohort import FreshReturns
+from purerl.execution.programs import Members
 from purerl.storage import folders
 from purerl.tracing import refuse_traced
 from purerl.train import Bound, Plan
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
     evaluation: HostMetrics
     diverged_at: np.ndarray
     keys: np.ndarray
-    fresh: Evaluation | None = None
+    fresh: FreshReturns | None = None
     score: np.ndarray | None = None
 
     @property

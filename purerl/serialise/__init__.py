@@ -8,11 +8,13 @@ network of the user's own is written with its import path: see `networks.modules
 
 from purerl.serialise.configs import from_dict as from_dict
 from purerl.serialise.configs import from_yaml as from_yaml
+from purerl.serialise.configs import parse_params as parse_params
+from purerl.serialise.configs import parse_text as parse_text
+from purerl.serialise.configs import parse_value as parse_value
 from purerl.serialise.configs import to_dict as to_dict
 from purerl.serialise.configs import to_yaml as to_yaml
-from purerl.serialise.fields import parse_params as parse_params
-from purerl.serialise.fields import parse_text as parse_text
-from purerl.serialise.fields import parse_value as parse_value
+from purerl.serialise.environments import env_name as env_name
+from purerl.serialise.environments import env_text as env_text
 from purerl.serialise.parts import IN_FILES as IN_FILES
 from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part
@@ -20,7 +22,7 @@ from purerl.serialise.parts import parse_part as parse_part
 from purerl.serialise.parts import save_loss as save_loss
 from purerl.serialise.parts import save_part as save_part
 from purerl.serialise.text import part_text as part_text
-from purerl.serialise.values import plain as plain
+from purerl.serialise.text import plain as plain
 from purerl.serialise.yaml_text import mapping_of as mapping_of
 from purerl.serialise.yaml_text import read_file as read_file
 from purerl.serialise.yaml_text import read_mapping as read_mapping

@@ -1,13 +1,14 @@
-"""An environment object in words, for people and to tell it from others.
+"""Environment objects in files: their import path and fields, or else words.
 
-No file can rebuild such an object, but the folder of a run, a sweep or a comparison
-must know whether it goes on with the one that it began with.
+No file can rebuild what is written in words, but the folder of a run, a sweep or a
+comparison must know whether it goes on with the one that it began with.
 """
 
 import dataclasses
 import enum
 import functools
 import hashlib
+import json
 import types
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
@@ -17,6 +18,8 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.config import field_names
+from purerl.envs.base import is_env
+from purerl.networks import modules
 
 # Objects inside objects: what lies deeper is not looked at.
 _DEPTH = 8
@@ -25,10 +28,55 @@ _LONGEST = 200
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), range)
 
 
-def is_env(value: Any) -> bool:
+def is_object(value: Any) -> bool:
     """Return whether a value is an environment, and not a class of them."""
-    is_class = isinstance(value, type)
-    return not is_class and hasattr(value, "step") and hasattr(value, "reset")
+    return not isinstance(value, type) and is_env(value)
+
+
+def plain(env: Any) -> dict[str, Any] | str:
+    """Return an environment as its import path and fields, in words where it has none.
+
+    It has these where its class stands at the top level of a module, and what the class
+    is called with are attributes of these names that make an equal one again.
+    """
+    try:
+        values = modules.plain(env, "env")
+        if _text_of(type(env), json.dumps(values)) == env_text(env):
+            return values
+    except Exception:  # Whatever the user's class makes of its own attributes.
+        pass
+    return env_text(env)
+
+
+@functools.lru_cache(maxsize=256)
+def _text_of(cls: type, values: str) -> str:
+    """The words of the environment that values make; physics takes seconds to make."""
+    del cls  # A notebook may define another class of the same name.
+    return env_text(modules.parse("env", json.loads(values)))
+
+
+def env_name(env: Any) -> str:
+    """Return what titles and tables call the environment of a config.
+
+    Args:
+        env: Name, object, or what `plain` made of one.
+    """
+    if is_object(env):
+        env = plain(env)
+    if not isinstance(env, Mapping):
+        return str(env)
+    inner = [f"{name}={_word(env[name])}" for name in env if name != "type"]
+    return f"{env['type']}({', '.join(inner)})" if inner else env["type"]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping) and "type" in value:
+        return env_name(value)
+    if isinstance(value, Mapping) and modules.IMPORT in value:
+        return value[modules.IMPORT]
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_word, value))}{',' * (len(value) == 1)})"
+    return repr(value)
 
 
 def env_text(env: Any, above: tuple[Any, ...] = ()) -> str:
@@ -62,10 +110,10 @@ def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
             continue
         # What a physics engine computes differs from machine to machine in the last
         # bits: of an environment that is made by its name that and its options count.
-        if name == "wrapped" and getattr(type(env), "made_by_name", False):
+        if name == "wrapped" and getattr(env, "made_as", None):
             continue
         is_plain = isinstance(value, (*_SIMPLE, tuple)) or _is_array(value)
-        if is_plain or is_env(value) or not name.startswith("_"):
+        if is_plain or is_object(value) or not name.startswith("_"):
             yield name, value
 
 
@@ -76,7 +124,7 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
         return repr(value)
     if len(above) > _DEPTH or any(value is other for other in above):
         return _class_name(type(value))
-    if is_env(value):
+    if is_object(value):
         return env_text(value, above)
     if _is_array(value):
         array = np.asarray(value)

@@ -1,28 +1,29 @@
 """Parts of a config, which are losses, optimisers, rules, schedules and distributions.
 
-They are read from dicts, text and files, and written to files, without pickle.
+They are read from dicts, text and files, and written to files, without pickle. A file
+is one `.npz`: the arrays, and a header of JSON.
 """
 
 import dataclasses
 import inspect
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+import jax
 import numpy as np
 import yaml
 
-# So that every part has its name in files, whatever else has been imported.
 import purerl.losses
 import purerl.optimisers
 import purerl.rules  # noqa: F401
 from purerl import randomisation, registry, schedules
 from purerl.atomic import DAMAGE, write_atomic
 from purerl.config import ConfigError, as_tuples, check_known, is_part, shown
-from purerl.serialise import artifact
-from purerl.serialise.text import EXAMPLES, part_dict
-from purerl.serialise.values import plain
+from purerl.serialise.text import EXAMPLES, part_dict, plain
 from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
@@ -43,7 +44,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
         ConfigError: an unknown part or field, or a file that cannot be read.
     """
     if kind in IN_FILES and isinstance(value, str):
-        if value.strip().endswith(artifact.SUFFIXES):
+        if value.strip().endswith(SUFFIXES):
             return load_part(value.strip(), kind)
     if isinstance(value, str):
         value = part_dict(value, kind)
@@ -145,13 +146,12 @@ def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
     path = Path(path)
     if not is_part(part):
         raise ConfigError(f"save_{kind} takes a {kind}, got {part!r}.")
-    if path.suffix not in artifact.SUFFIXES:
+    if path.suffix not in SUFFIXES:
         raise ConfigError(
-            f"a {kind} is written to {' or '.join(artifact.SUFFIXES)}, got "
-            f"{str(path)!r}."
+            f"a {kind} is written to {' or '.join(SUFFIXES)}, got {str(path)!r}."
         )
     if path.suffix == ".npz":
-        write_atomic(path, artifact.pack(part))
+        write_atomic(path, pack(part))
     else:
         write_atomic(path, yaml_text(plain(part, kind)))
     return path
@@ -175,7 +175,7 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
     path, asked = Path(path), "" if kind == "part" else kind
     try:
         if path.suffix == ".npz":
-            part = artifact.unpack(path.read_bytes())
+            part = unpack(path.read_bytes())
         else:
             part = read_yaml(read_file(path))
     except ConfigError:
@@ -219,3 +219,60 @@ def load_loss(path: str | Path) -> Any:
         ConfigError: there is no such file, it is damaged, or it holds no loss.
     """
     return load_part(path, "loss")
+
+
+SUFFIXES = (".yaml", ".yml", ".npz")
+_HEADER = "header"
+_ARRAY = "$array"
+
+
+def pack(part: Any) -> bytes:
+    """Return the bytes of a part's file."""
+    arrays: list[np.ndarray] = []
+    header = json.dumps(_out(part, arrays)).encode()
+    buffer = io.BytesIO()
+    named = {f"array{index}": array for index, array in enumerate(arrays)}
+    np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
+    return buffer.getvalue()
+
+
+def unpack(content: bytes) -> Any:
+    """Return the part of a file's bytes.
+
+    Raises:
+        ConfigError: its class is not registered.
+        TypeError: its class has other fields than those that were written.
+        Others of `purerl.atomic.DAMAGE`: it is no such file, or damaged.
+    """
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        header = json.loads(file[_HEADER].tobytes())
+        arrays = {name: file[name] for name in file.files}
+    return _in(header, arrays)
+
+
+def _out(value: Any, arrays: list[np.ndarray]) -> Any:
+    """A value as JSON, its arrays put aside."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        inner = {name: _out(getattr(value, name), arrays) for name in names}
+        return {"type": registry.name_of(type(value)), **inner}
+    if isinstance(value, Mapping):
+        return {str(name): _out(inner, arrays) for name, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_out(inner, arrays) for inner in value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        arrays.append(np.asarray(value))
+        return {_ARRAY: len(arrays) - 1}
+    return value
+
+
+def _in(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The inverse of `_out`; lists come back as tuples, as networks have them."""
+    if isinstance(value, list):
+        return tuple(_in(inner, arrays) for inner in value)
+    if not isinstance(value, Mapping):
+        return value
+    if _ARRAY in value:
+        return arrays[f"array{value[_ARRAY]}"]
+    inner = {name: _in(v, arrays) for name, v in value.items() if name != "type"}
+    return registry.class_of(value["type"])(**inner) if "type" in value else inner

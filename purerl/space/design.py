@@ -18,8 +18,16 @@ from purerl import registry, serialise
 from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import required
-from purerl.space.axes import choice, loguniform, read_axis, read_values, uniform
-from purerl.space.labels import identities, in_a_line, plain
+from purerl.space.axes import (
+    choice,
+    identities,
+    in_a_line,
+    loguniform,
+    plain,
+    read_axis,
+    read_values,
+    uniform,
+)
 
 DESIGNS = ("grid", "zip", "random")
 
@@ -119,7 +127,7 @@ def _told_apart(design: Design) -> Design:
             env = point[name]
             if not (hasattr(env, "step") and hasattr(env, "reset")):
                 continue
-            text = serialise.plain(env, name)
+            text = serialise.env_text(env)
             if known.setdefault(text, env) is not env:
                 raise ConfigError(
                     f"the axis {name!r} has several objects that are written alike, "

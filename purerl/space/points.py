@@ -24,8 +24,15 @@ from purerl.config import (
 )
 from purerl.randomisation import is_random
 from purerl.runner.arguments import check_call
-from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis, to_dict
-from purerl.space.labels import labels
+from purerl.space.axes import (
+    Axis,
+    Choice,
+    LogUniform,
+    Uniform,
+    labels,
+    read_axis,
+    to_dict,
+)
 from purerl.types import Overrides
 
 

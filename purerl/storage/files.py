@@ -1,18 +1,25 @@
-"""Files of a folder: arrays and JSON, whole or not at all, with checksums."""
+"""Files of a folder: arrays and JSON with checksums, and the lock of its writer.
+
+Two programs that train into one folder would mix their rows and lose each other's
+checkpoints, as where a job is put in the queue again while it is still running. The
+operating system ends a lock with the process, so that a kill leaves none behind.
+"""
 
 import hashlib
 import io
 import json
 import os
+import platform
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from purerl.atomic import DAMAGE as DAMAGE
-from purerl.atomic import write_atomic
+from purerl.atomic import remove_leftovers, write_atomic
 from purerl.config import ConfigError
 from purerl.types import HostMetrics
 
@@ -102,3 +109,99 @@ def cache_base() -> Path | None:
         return Path(given) if given else Path.home() / ".cache"
     except RuntimeError:  # The user has no home, as in some containers.
         return None
+
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # On Windows there is none, and folders are not locked.
+    _fcntl = None
+fcntl: Any = _fcntl
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(folder: Path | None, shared: bool = False) -> Iterator[None]:
+    """Keep other processes from training into a folder.
+
+    What a killed process left half written there is removed. Where the file system
+    knows no locks, nothing is kept away and nothing removed.
+
+    Args:
+        folder: The folder, which is made where there is none; None for no folder.
+        shared: Whether others may train into it too, who all say so.
+
+    Raises:
+        ConfigError: another process trains into it, naming that process.
+    """
+    if folder is None or fcntl is None or not (file := _hold(folder, shared)):
+        yield
+        return
+    with file:
+        if not shared or _lock(file, fcntl.LOCK_EX):
+            file.truncate(0)
+            file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
+            file.flush()
+            remove_leftovers(folder, os.fstat(file.fileno()).st_mtime)
+        if shared:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            if not shared or _lock(file, fcntl.LOCK_EX):
+                (folder / LOCK).unlink(missing_ok=True)
+
+
+def _hold(folder: Path, shared: bool) -> Any:
+    """The lock's file, held by this process, or None where there can be none.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("a+")
+        except OSError:  # Whoever writes to the folder says so, with the remedy.
+            return None
+        try:
+            if shared:
+                fcntl.flock(file, fcntl.LOCK_SH)
+            elif not _lock(file, fcntl.LOCK_EX):
+                with file:
+                    raise ConfigError(
+                        f"out: {folder} is in use by {_owner(file)}, which is training "
+                        "into it; wait for its end or stop it, or give another folder."
+                    )
+        except OSError:
+            file.close()
+            return None
+        if _is_there(folder / LOCK, file):
+            return file
+        file.close()  # It was taken away since it was opened, by whoever held it.
+
+
+def _lock(file: Any, kind: int) -> bool:
+    """Lock a file, and return False where another process holds it."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_there(path: Path, file: Any) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def _owner(file: Any) -> str:
+    """The process that has a lock, in words."""
+    file.seek(0)
+    try:
+        owner = json.loads(file.read())
+        return f"process {owner['pid']} on {owner['host']}"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -2,6 +2,10 @@
 
 What a plan decides (lanes, updates per segment) fixes the results' bits, so a folder
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
+
+On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
+width is part of a result's identity, so it is measured only where that is asked for
+(`lanes="auto"`, `purerl.find_lanes`).
 """
 
 import itertools
@@ -11,38 +15,40 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from purerl.config import TrainConfig, check_mapping
+from purerl.config import ConfigError, TrainConfig, check_mapping
 from purerl.execution import cache
 from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.dry_run import rate
-from purerl.execution.members import Members, every
 from purerl.execution.memory import (
     MemoryModel,
     fitting_lanes,
     require_listing,
     worker_limit,
 )
-from purerl.execution.programs import Program, segment_length
-from purerl.precision import as_here
+from purerl.execution.programs import Members, Program, every, segment_length
+from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import tool
 from purerl.scale import hosts
 from purerl.scale.devices import (
+    MOST_ACCELERATOR_LANES,
     Worker,
     default_lanes,
     make_workers,
     num_cores,
+    required,
     widest_of_use,
 )
 from purerl.space.design import Design, expand, size_of
 from purerl.space.points import for_fields
-from purerl.sweeps import lanes as lane_finder
-from purerl.sweeps.effects import check_axes, differing
-from purerl.sweeps.groups import Group, group_points, member_id
+from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
 from purerl.sweeps.options import SweepOptions
+from purerl.train import Bound, bind
 
 # Bytes of a number in the results on the host.
 RESULT_BYTES = 4
@@ -250,7 +256,7 @@ def _lanes(
         width = default_lanes(members.size, workers)
         return fitting_lanes(group.bound, width, width, length, workers, limit)
     if asked.lanes == "auto":
-        best = lane_finder.find(group.bound, members, length, workers, limit)
+        best = find(group.bound, members, length, workers, limit)
         # It was measured with every worker busy; few members would fill no block.
         return min(best, widest_of_use(members.size, workers))
     return int(asked.lanes)
@@ -419,3 +425,122 @@ def blocks_of_chunk(
     room = (limit - memory.block(lanes)) // max(lanes * memory.state, 1.0)
     spread = -(-share // CHUNKS_PER_WORKER)
     return max(1, min(int(room) + 1, spread, int(CHUNK_SECONDS / seconds)))
+
+
+MOST_CPU_LANES = 64
+
+
+class LaneRate(NamedTuple):
+    """Throughput at one width, all workers busy.
+
+    Attributes:
+        lanes: The width of a block, W.
+        steps_per_second: Environment steps per second of all workers.
+        compile_seconds: Seconds of compilation.
+        memory: Bytes of a worker while it trains one block.
+    """
+
+    lanes: int
+    steps_per_second: float
+    compile_seconds: float
+    memory: float
+
+
+def measure_lanes(
+    bound: Bound,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    widths: Sequence[int],
+    limit: float,
+    least_seconds: float = 2.0,
+) -> list[LaneRate]:
+    """Measure steps per second over widths, until memory ends or throughput falls.
+
+    Args:
+        bound: Config, environment and plan of the members.
+        members: Examples of the members, at least one; repeated to fill the lanes.
+        length: Updates per call, K.
+        workers: Workers, all of which are kept busy with a block each.
+        widths: Widths to try, ascending.
+        limit: Bytes per worker.
+        least_seconds: Seconds of measurement per width at the least.
+    """
+    rates: list[LaneRate] = []
+    for width in widths:
+        block = members.block(0, width)
+        program = current_cache().get(bound, block, length, workers)
+        memory = program.memory().block(width)
+        if memory > limit:
+            break
+        speed = rate(program, block, workers, least_seconds)
+        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
+        best = max(entry.steps_per_second for entry in rates)
+        if len(rates) >= 3 and rates[-2].steps_per_second < 0.7 * best > 0:
+            if speed < 0.7 * best:
+                break  # Two widths far below the best one: it is past saturation.
+    if not rates:
+        raise ConfigError(
+            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
+        )
+    return rates
+
+
+@in_32_bits
+def find_lanes(
+    config: TrainConfig,
+    *,
+    widths: Sequence[int] | None = None,
+    memory_limit: str | float | None = None,
+    seconds: float = 2.0,
+) -> list[LaneRate]:
+    """Measure training throughput over lane widths, every worker busy.
+
+    The best one is what `lanes="auto"` of `purerl.sweep` takes: it measures too.
+
+    Args:
+        config: The config to train; only what shapes the program matters.
+        widths: Widths to try, ascending; powers of two where not given.
+        memory_limit: Bytes for training, as in `purerl.sweep`.
+        seconds: Seconds of measurement per width.
+
+    Returns:
+        An entry per width: lanes, environment steps per second over all workers,
+        seconds of compilation, bytes of a worker.
+
+    Raises:
+        ConfigError: a config that cannot be trained, or no width fits the memory.
+    """
+    if widths is not None:
+        widths = [required("widths", width) for width in widths]
+    bound = bind(config)
+    workers = make_workers()
+    limit = worker_limit(memory_limit, workers)
+    length = segment_length(bound)
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    return measure_lanes(
+        bound, members, length, workers, widths or _widths(workers), limit, seconds
+    )
+
+
+def find(
+    bound: Bound,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float,
+) -> int:
+    """Return the width that trains a program fastest, measured."""
+    widths = _widths(workers)
+    return best_of(measure_lanes(bound, members, length, workers, widths, limit))
+
+
+def best_of(rates: Sequence[LaneRate]) -> int:
+    """Return the width with the highest throughput."""
+    return max(rates, key=lambda rate: rate.steps_per_second).lanes
+
+
+def _widths(workers: Sequence[Worker]) -> list[int]:
+    is_cpu = workers[0].device.platform == "cpu"
+    most = MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES
+    return [1 << power for power in range(most.bit_length())]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
+from purerl.execution.format import say
 from purerl.report.statistics.missing import worst_of
 from purerl.report.sweep_data import BESIDE, ENV, Scores, read_scores, several_tasks
 from purerl.runner import manifest
@@ -18,11 +19,10 @@ from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
+from purerl.space.axes import column, known_label, label, plain, variable_of
 from purerl.space.design import Design
-from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
-from purerl.streams import say
 from purerl.sweeps import store
 from purerl.sweeps.groups import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy

@@ -12,7 +12,7 @@ from purerl.train.make import make_algorithm as make_algorithm
 from purerl.train.make import make_policy as make_policy
 from purerl.train.make import make_train as make_train
 from purerl.train.reads import check_may_move as check_may_move
-from purerl.train.segments import Segment as Segment
+from purerl.train.segments import SegmentProgram as SegmentProgram
 from purerl.train.segments import check_time_limit as check_time_limit
 from purerl.train.segments import evaluate_afresh as evaluate_afresh
 from purerl.train.segments import evaluate_agent as evaluate_agent

@@ -27,8 +27,7 @@ from purerl.config import (
 )
 from purerl.hooks import with_metrics
 from purerl.keys import MAX_UPDATES
-from purerl.learning.optimiser import annealed
-from purerl.learning.parts import check_frozen
+from purerl.learning.optimiser import annealed, check_frozen
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, check_metrics, read_by_start

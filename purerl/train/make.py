@@ -8,12 +8,12 @@ from typing import Any
 import jax
 
 from purerl import warm_start
-from purerl.acting.observe import as_arrays, completed
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError, TrainConfig, shown
 from purerl.hooks import OBSERVED, check_observe
 from purerl.keys import shape_of_keys
 from purerl.metrics import held
+from purerl.networks.observe import as_arrays, completed
 from purerl.precision import (
     algorithm_in_32_bits,
     in_32_bits,

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
 from purerl.acting.environment import bind_params, time_limit
 from purerl.acting.evaluate import evaluate as play_evaluation
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.hooks import OBSERVED
 from purerl.keys import evaluation_key
+from purerl.learning.averages import vary_like
 from purerl.learning.branches import change_if, traced_once
-from purerl.learning.collectives import vary_like
 from purerl.train.binding import Bound, check_environment_stays
 from purerl.types import (
     Algorithm,
@@ -29,7 +29,7 @@ from purerl.types import (
 )
 
 
-class Segment(NamedTuple):
+class SegmentProgram(NamedTuple):
     """A run in pieces: `init`, then `advance` any number of times.
 
     Attributes:
@@ -51,7 +51,7 @@ def make_segment(
     overrides: Overrides | None = None,
     axis_name: str | None = None,
     observe: Callable[[PyTree], PyTree] | None = None,
-) -> Segment:
+) -> SegmentProgram:
     """Make the run of a config and its overrides, to be advanced in segments.
 
     Args:
@@ -107,10 +107,10 @@ def make_segment(
 
         indices = jnp.asarray(first_update, jnp.int32) + jnp.arange(length)
         carry = (state, evaluations, jnp.int32(0))
-        (state, evaluations, _), metrics = packing.scan(body, carry, indices)
+        (state, evaluations, _), metrics = kernels.scan(body, carry, indices)
         return state, bound.moving(config, indices) | metrics, evaluations
 
-    return Segment(algorithm.init, advance)
+    return SegmentProgram(algorithm.init, advance)
 
 
 def _update(

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.table import Table
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.curves import mean_of_known
+from purerl.execution.format import format_count, format_duration, say, with_noun
 from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
+from purerl.report.statistics import heading_of, mean_interval
 from purerl.report.statistics.missing import lowest_of
+from purerl.report.sweep_data import short
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
@@ -28,14 +32,13 @@ from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
-from purerl.storage.lock import locked
-from purerl.streams import say
+from purerl.space.axes import in_a_line, in_words
+from purerl.storage.files import locked
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, choose_lanes
-from purerl.tuning.console import batch_line
 from purerl.tuning.options import TuneOptions
-from purerl.tuning.result import Holdout, TuneResult
+from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 from purerl.tuning.space import Space
 
 if TYPE_CHECKING:
@@ -352,3 +355,97 @@ def _require_optuna() -> None:
         raise ConfigError(
             "tuning needs Optuna: install it with pip install 'purerl[tune]'."
         ) from None
+
+
+def batch_line(rows: Sequence[Row], total: int) -> str:
+    """Return a line that says where the study stands."""
+    states = [row.state for row in rows]
+    done = sum(state not in ("running", "waiting") for state in states)
+    parts = [f"{done}/{total} trials"]
+    for state in ("pruned", "diverged", "refused", "unknown", "running"):
+        if state in states:
+            parts.append(f"{states.count(state)} {state}")
+    best = best_of(rows)
+    if best is not None:
+        settings = in_a_line(best.params)
+        parts.append(f"best {best.score:,.4g} (trial {best.number}: {settings})")
+    return "; ".join(parts)
+
+
+def best_table(result: TuneResult, most: int = 10) -> Table:
+    """Return the best complete trials and the default one, with intervals."""
+    complete = [row for row in result.rows if row.state == "complete"]
+    complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
+    shown = complete[:most]
+    shown += [row for row in complete[most:] if row.is_default]
+    done = sum(row.state not in ("running", "waiting") for row in result.rows)
+    table = Table(title=f"best of {with_noun(done, 'trial')}")
+    table.add_column("trial", justify="right")
+    for name in result.rows[0].params if result.rows else ():
+        table.add_column(short(name), justify="right", overflow="fold")
+    table.add_column("mean", justify="right", no_wrap=True)
+    seeds = max((len(row.seed_scores) for row in shown), default=0)
+    table.add_column(heading_of(seeds), justify="right", no_wrap=True)
+    for row in shown:
+        name = f"{row.number} (default)" if row.is_default else str(row.number)
+        cells = [in_words(x) for x in row.params.values()]
+        table.add_row(name, *cells, f"{row.score:,.2f}", _interval(row))
+    return table
+
+
+def _interval(row: Row) -> str:
+    import numpy as np
+
+    known = np.array([x for x in row.seed_scores if x is not None], float)
+    interval = mean_interval(known)
+    return interval.text(2, heading_of(len(row.seed_scores)))
+
+
+def holdout_table(holdout: Holdout) -> Table:
+    """Return a table of best and default on fresh seeds."""
+    seeds = holdout.seeds
+    title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
+    table = Table(title=title, caption=holdout.note or None)
+    headings, rows = holdout.headings_and_rows()
+    for header in headings:
+        table.add_column(header, justify="right" if header else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def warnings(result: TuneResult) -> list[str]:
+    """Return sentences about trials that came to nothing, and a fruitless search."""
+    reasons = {
+        "diverged": "met numbers that are not finite; they count as the worst",
+        "refused": "have values that cannot be trained together; they count as the "
+        "worst",
+        "unknown": "ended no episode, so nothing is known of them; train longer, or "
+        "set num_evaluations",
+    }
+    sentences = []
+    for state, words in reasons.items():
+        rows = [row for row in result.rows if row.state == state]
+        if rows:
+            note = f" (first: {rows[0].note})" if rows[0].note else ""
+            sentences.append(f"{len(rows)} trials {words}{note}")
+    if result.finished and result.best_row is None:
+        sentences.append(
+            "no trial is complete, so that there is no best config; give axes nearer "
+            "to the config's own values, or longer training"
+        )
+    if result.best_row is not None and result.best_row.is_default:
+        sentences.append("no trial was better than the default")
+    return sentences
+
+
+def end_line(result: TuneResult) -> str:
+    """Return a line that says how the call went."""
+    numbers = result.summary
+    return (
+        f"{with_noun(numbers['trained_trials'], 'trial')} trained, "
+        f"{format_count(numbers['env_steps'])} steps in "
+        f"{format_duration(numbers['seconds'])}; compiled "
+        f"{with_noun(numbers['compilations'], 'program')} in "
+        f"{numbers['compile_seconds']:.1f} s"
+    )

@@ -22,9 +22,8 @@ from purerl.execution.curves import (
     reduce_segment,
 )
 from purerl.execution.format import format_bytes
-from purerl.execution.members import every
 from purerl.execution.memory import worker_limit
-from purerl.execution.programs import Program, segment_length
+from purerl.execution.programs import Program, every, segment_length
 from purerl.hooks import reports
 from purerl.runner.arguments import check_seeds
 from purerl.scale.devices import (

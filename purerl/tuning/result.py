@@ -24,6 +24,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import say
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import manifest
@@ -36,7 +37,6 @@ from purerl.space.axes import Choice, from_dict, is_whole
 from purerl.storage import folders
 from purerl.storage.files import CHECKSUM
 from purerl.storage.folders import FIELD, check_keys, differences, refuse
-from purerl.streams import say
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.space import Space
 

@@ -17,11 +17,17 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, shortest
 from purerl.report.plots import tuning as plots
-from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
-from purerl.space.labels import distinct_labels, plain
+from purerl.space.axes import (
+    Axis,
+    Choice,
+    LogUniform,
+    distinct_labels,
+    ends,
+    is_whole,
+    plain,
+)
 from purerl.space.points import FieldAxes, split, value_at, with_algorithm
-from purerl.sweeps.effects import check_axes
-from purerl.sweeps.groups import Group, group_points
+from purerl.sweeps.groups import Group, check_axes, group_points
 
 # Most combinations of choices under which axes are tried that nothing seems to read.
 COMBINATIONS = 64

@@ -285,7 +285,7 @@ def test_invalid_actions_are_never_the_best(values):
     obs = dqn.observe.example(parts.obs_space)
     lead = jax.tree.map(lambda x: jnp.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
     mask = jnp.eye(parts.head.num_outputs, dtype=bool)[:3]
-    values = dqn.values_of(parts, state.params, {**lead, dqn.composite.MASK: mask})
+    values = dqn.values_of(parts, state.params, {**lead, dqn.observe.MASK: mask})
     np.testing.assert_array_equal(values.argmax(1), [0, 1, 2])
 
 

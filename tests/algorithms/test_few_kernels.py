@@ -9,9 +9,9 @@ import pytest
 
 import purerl
 from purerl import networks, optimisers
-from purerl.accelerator import columns, minimise, paired
+from purerl.accelerator import columns, paired
+from purerl.accelerator.kernels import traced_for
 from purerl.algorithms import on_policy, policy_gradient, ppo
-from purerl.tracing import traced_for
 from tests.algorithms.agents import agent_of
 from tests.helpers import assert_same_bits
 
@@ -163,7 +163,7 @@ def test_a_head_that_knows_no_columns_gets_the_whole():
     value = parts.critic.apply(state.params["critic"], batch.obs)
     several = networks.distributions.BernoulliHead((2,))
     for head, is_list in ((parts.head, True), (several, False)):
-        found, values, _ = minimise.forward(head, pair, inputs)
+        found, values, _ = paired.forward(head, pair, inputs)
         assert isinstance(found, list) == is_list
         whole = jnp.stack(found, -1) if is_list else found
         np.testing.assert_allclose(whole, known, rtol=1e-5, atol=1e-6)
@@ -194,7 +194,7 @@ def test_networks_of_other_kinds_are_no_pair():
 def test_a_softmax_by_columns_is_that_of_the_whole():
     head = networks.distributions.CategoricalHead(3)
     logits = jnp.array(
-        [[0.5, -1.0, 2.0], [80.0, -80.0, 0.0], [0.0, networks.composite.EXCLUDED, 1.0]]
+        [[0.5, -1.0, 2.0], [80.0, -80.0, 0.0], [0.0, networks.observe.EXCLUDED, 1.0]]
     )
     action = jnp.array([2, 1, 0])
 

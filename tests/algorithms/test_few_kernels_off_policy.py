@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.tracing import traced_for
+from purerl.accelerator.kernels import traced_for
 
 SMALL = {
     "num_envs": 2,

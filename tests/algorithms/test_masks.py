@@ -10,11 +10,11 @@ import pytest
 import purerl
 from purerl.acting import exploration
 from purerl.acting.environment import resolve_env
+from purerl.acting.rollout import Transition
 from purerl.algorithms import dqn, ensembles, pqn, sac
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.learning import optimiser
-from purerl.types import Transition
 from tests import boxes
 from tests.algorithms.agents import agent_of, samples_of
 from tests.helpers import slow_but

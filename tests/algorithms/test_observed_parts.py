@@ -12,11 +12,11 @@ import pytest
 
 import purerl
 from purerl import networks
-from purerl.acting import observe
 from purerl.acting.environment import resolve_env
-from purerl.acting.observe import to_features
 from purerl.algorithms import entry_of, mpo, policy_gradient, sac, td3
 from purerl.config import ConfigError
+from purerl.networks import observe
+from purerl.networks.observe import to_features
 from tests import boxes
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 

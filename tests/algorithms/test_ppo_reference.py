@@ -9,7 +9,7 @@ from scipy import stats
 import purerl
 from purerl import losses
 from purerl.algorithms import ppo
-from purerl.learning import normalise, optimiser
+from purerl.learning import averages, optimiser
 from purerl.optimisers import Adam
 from tests.algorithms.agents import agent_of
 
@@ -251,20 +251,18 @@ def test_explained_variance_golden():
         target=jnp.array([0.0, 2.0, 4.0]),
     )
     np.testing.assert_allclose(
-        normalise.explained_variance(batch.value, batch.target, None), 0.75, rtol=1e-6
+        averages.explained_variance(batch.value, batch.target, None), 0.75, rtol=1e-6
     )
 
 
 def test_advantages_are_standardised_over_all_devices():
     advantage = jnp.array([[1.0, 2.0], [3.0, 6.0]])
-    spread = jax.vmap(
-        lambda a: normalise.standardise(a, "devices"), axis_name="devices"
-    )
+    spread = jax.vmap(lambda a: averages.standardise(a, "devices"), axis_name="devices")
     # Mean 3, variance (4 + 1 + 0 + 9)/4 = 3.5.
     expected = (np.array([[1, 2], [3, 6]]) - 3) / np.sqrt(3.5)
     np.testing.assert_allclose(spread(advantage), expected, rtol=1e-5)
     np.testing.assert_allclose(
-        normalise.standardise(advantage.reshape(4), None),
+        averages.standardise(advantage.reshape(4), None),
         expected.reshape(4),
         rtol=1e-5,
     )

@@ -7,14 +7,14 @@ import pytest
 
 import purerl
 from purerl import ConfigError
+from purerl.accelerator.kernels import traced_for
 from purerl.acting import exploration
+from purerl.acting.rollout import Transition
 from purerl.algorithms import on_policy, pqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.losses import HuberError
 from purerl.optimisers import Adam, RAdam
-from purerl.tracing import traced_for
-from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 from tests.algorithms.q_probes import Q_PROBES
 

@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import envs, networks
-from purerl.acting.observe import obs_shape
+from purerl.networks.observe import obs_shape
 from tests.helpers import slow_but
 
 SHARED = {

@@ -14,8 +14,8 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
+from purerl.acting.rollout import Memories
 from purerl.algorithms import on_policy, ppo
-from purerl.algorithms.memory import Memories
 from tests import boxes, nets
 from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import assert_same_bits, slow_but

@@ -10,12 +10,13 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.acting import observe, rollout
+from purerl.acting import rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, recurrent_dqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
 from purerl.learning.branches import StepCount
+from purerl.networks import observe
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from tests import nets

@@ -12,9 +12,9 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.acting import observe
 from purerl.algorithms import on_policy, ppo
 from purerl.envs import probe
+from purerl.networks import observe
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import slow_but

@@ -10,10 +10,10 @@ import pytest
 import purerl
 from purerl import networks, optimisers
 from purerl.accelerator import twins
+from purerl.accelerator.kernels import traced_for
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import sac, td3
 from purerl.algorithms.off_policy import Learner
-from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits
 
 SMALL = {

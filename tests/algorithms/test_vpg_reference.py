@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import purerl
+from purerl.acting.rollout import Transition
 from purerl.algorithms import vpg
 from purerl.config import ConfigError
-from purerl.types import Transition
 from tests.algorithms.agents import agent_of, samples_of
 
 

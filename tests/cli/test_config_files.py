@@ -10,7 +10,7 @@ from purerl import PPOConfig, serialise
 from purerl.cli import flags, main
 from purerl.cli.train import base_config, parser
 from purerl.config import ConfigError
-from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import load_device
 
 # Lists of lists by anchors: 9 to the power of 8 values in 600 characters.
 BOMB = "[&a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]" + "".join(

@@ -10,7 +10,7 @@ import purerl
 from purerl.cli import flags
 from purerl.cli.train import _remove_unused, base_config, default_folder
 from purerl.runner.arguments import as_folder
-from purerl.storage.lock import locked
+from purerl.storage.files import locked
 
 
 def test_two_commands_of_the_same_second_have_a_folder_each(tmp_path, monkeypatch):

@@ -73,8 +73,8 @@ def test_losses_are_settings():
 
 @pytest.mark.slow
 def test_a_schedule_is_a_setting():
-    same = purerl.Schedule((0, 8), (FAST, FAST))
-    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    same = purerl.ConfigSchedule((0, 8), (FAST, FAST))
+    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
     options = {**SMALL, "segment_updates": 4, "seeds": 2}
     found = purerl.compare(
         CONFIG, {"fixed": FAST, "same": same, "falling": falling}, **options

@@ -82,8 +82,8 @@ def test_whole_configs_train_where_the_others_do():
 
 
 def test_schedules_share_a_program_of_their_own():
-    same = purerl.Schedule((0, 8), (FAST, FAST))
-    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    same = purerl.ConfigSchedule((0, 8), (FAST, FAST))
+    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
     assert members({"fixed": FAST, "same": same, "falling": falling}) == [
         ("fixed",),
         ("same", "falling"),
@@ -117,10 +117,17 @@ def test_what_was_evolved_is_a_setting():
             "a is a config of another task .* env is",
         ),
         ({"a": DQN.replace(total_timesteps=1)}, "its total_timesteps is 1, and"),
-        ({"a": purerl.Schedule((1,), (FAST,))}, "a schedule begins at update 0"),
-        ({"a": purerl.Schedule((0, 99), (FAST, FAST))}, "after the end of the run"),
+        ({"a": purerl.ConfigSchedule((1,), (FAST,))}, "a schedule begins at update 0"),
         (
-            {"a": purerl.Schedule((0, 4), ({"num_epochs": 1}, {"num_epochs": 2}))},
+            {"a": purerl.ConfigSchedule((0, 99), (FAST, FAST))},
+            "after the end of the run",
+        ),
+        (
+            {
+                "a": purerl.ConfigSchedule(
+                    (0, 4), ({"num_epochs": 1}, {"num_epochs": 2})
+                )
+            },
             "can change numbers only",
         ),
     ],
@@ -162,7 +169,7 @@ def test_what_a_whole_config_says_of_its_environment_is_its_own():
 
 
 def test_a_schedule_must_begin_with_a_segment():
-    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
     with pytest.raises(ConfigError, match="segment_updates must divide 8"):
         purerl.compare(CONFIG, {"a": falling}, **SMALL, segment_updates=3)
 

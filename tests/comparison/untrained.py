@@ -7,9 +7,8 @@ import purerl
 from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.meta.genome import Genome
-from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.strategy import read_strategy
+from purerl.meta.strategy import Optimiser, read_strategy
 from tests.helpers import tiny_config
 
 

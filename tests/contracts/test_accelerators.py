@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import purerl
-from purerl.tracing import traced_for
+from purerl.accelerator.kernels import traced_for
 from tests.contracts.tools import rows
 
 CONFIGS = {**rows.defaults(), **rows.variants()}

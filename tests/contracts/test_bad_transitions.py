@@ -15,10 +15,9 @@ import pytest
 
 import purerl
 from purerl import envs
-from purerl.acting.rollout import is_finite, replaced
+from purerl.acting.rollout import Transition, is_finite, replaced
 from purerl.algorithms import ALGORITHMS
 from purerl.metrics import is_defined
-from purerl.types import Transition
 from tests.contracts.test_algorithms import EPISODES, KEY, LONG, SMALL, UPDATES, small
 from tests.helpers import assert_same_bits, slow_but
 

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import purerl
-from purerl.cli import export, plan, render
+from purerl.cli import plan, policies
 
 TOOLS = {
     "train": purerl.run,
@@ -22,8 +22,8 @@ TOOLS = {
 }
 # Commands with a class of flags of their own.
 OWN = {
-    "render": render.Render,
-    "export": export.Export,
+    "render": policies.Render,
+    "export": policies.Export,
     "lanes": plan.FindLanes,
 }
 # A flag of another type: the folder of the run.

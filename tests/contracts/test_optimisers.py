@@ -13,13 +13,13 @@ from flax import struct
 
 import purerl
 from purerl import optimisers, serialise
+from purerl.accelerator.kernels import traced_for
 from purerl.algorithms import actor_critic, config_class
 from purerl.config import ConfigError, field_names
 from purerl.learning import optimiser
 from purerl.meta.genome import Genome
 from purerl.optimisers.check import check_optimisers
 from purerl.sweeps.groups import group_points
-from purerl.tracing import traced_for
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits, tiny_config

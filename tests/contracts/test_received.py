@@ -19,6 +19,9 @@ HOSTILE = {
         "torso": {"type": "flax.linen:Dense", "features": 4, "dot_general_cls": ABORT}
     },
     "an environment": {"env": "gymnasium/evil.evil:Net-v0"},
+    "an environment object": {"env": {"type": "evil.evil:Env", "size": 2}},
+    "an environment by its path": {"env": "evil.evil:Env(size=2)"},
+    "a wrapper by its path": {"env_wrappers": ["evil.evil:Wrapper"]},
 }
 REFUSING = (["evaluate"], ["render"], ["train", "--resume"])
 READING = (["report"], ["plot"], ["track", "--track", "tensorboard"])

@@ -45,7 +45,7 @@ def _halving(**options):
     )
 
 
-SCHEDULE = purerl.Schedule(
+SCHEDULE = purerl.ConfigSchedule(
     (0, 4, 8), tuple({"learning_rate": rate} for rate in (1e-3, 1e-2, 1e-4))
 )
 

@@ -10,7 +10,7 @@ import pytest
 import purerl
 from purerl import warm_start
 from purerl.acting.policy import recurrence_of
-from purerl.learning.parts import is_in, name_leaves
+from purerl.learning.optimiser import is_in, name_leaves
 from purerl.train import bind
 from tests.algorithms.short_runs import assert_close
 from tests.contracts.test_algorithms import SMALL, small

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.contrib.disco.weights import Sizes
+from purerl.contrib.disco.meta_network import Sizes
 from tests.contrib import disco_case as known
 
 OUT = Path(__file__).with_name("disco_reference.npz")

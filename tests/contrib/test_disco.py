@@ -11,14 +11,14 @@ import pytest
 import purerl
 from purerl import optimisers
 from purerl.acting.environment import resolve_env
+from purerl.acting.rollout import Transition
 from purerl.config import ConfigError
 from purerl.contrib.disco import algorithm as disco
 from purerl.contrib.disco import learner as disco_learner
-from purerl.contrib.disco.action_model import ActionModel, Predictions
+from purerl.contrib.disco.learner import ActionModel, Predictions
 from purerl.learning import optimiser
 from purerl.networks.torsos import MLP
 from purerl.rules import DiscoRule
-from purerl.types import Transition
 from tests import boxes
 from tests.contrib import disco_case as known
 

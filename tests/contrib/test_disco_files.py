@@ -9,7 +9,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.contrib.disco import weights
+from purerl.contrib.disco import meta_network
 from purerl.rules import DiscoRule, LPGRule
 from tests.contrib import disco_case as known
 from tests.helpers import assert_same_bits
@@ -24,7 +24,7 @@ def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(disco_file):
         "type": "DiscoRule",
         "params": None,
         "path": str(disco_file),
-        "sha256": weights.digest_of(str(disco_file)),
+        "sha256": meta_network.digest_of(str(disco_file)),
     }
     assert serialise.from_dict(serialise.to_dict(config)) == config
     assert serialise.parse_part(f"DiscoRule(path='{disco_file}')", "rule") == rule
@@ -37,14 +37,14 @@ def test_a_random_rule_has_its_numbers_as_leaves_and_comes_back(tmp_path):
         hidden_size=3, lifetime_size=2, prediction_size=4, units=2, embedding_size=1
     )
     assert rule.prediction_size == 4
-    layers = weights.shapes_of(weights.Sizes(3, 2, 4, 2, 1))
+    layers = meta_network.shapes_of(meta_network.Sizes(3, 2, 4, 2, 1))
     assert len(jax.tree.leaves(rule)) == 2 * len(layers)
     path = serialise.save_part(rule, tmp_path / "rule.npz", "rule")
     assert_same_bits(serialise.load_part(path, "rule").params, rule.params)
 
 
 def test_the_published_network_has_as_many_numbers_as_the_paper_says():
-    shapes = weights.shapes_of(weights.Sizes())
+    shapes = meta_network.shapes_of(meta_network.Sizes())
     assert sum(rows * units + units for rows, units in shapes.values()) == 754_778
 
 
@@ -74,7 +74,7 @@ def test_files_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
 
 
 def test_another_file_in_the_place_of_the_first_is_refused(tmp_path):
-    path = tmp_path / "weights.npz"
+    path = tmp_path / "meta_network.npz"
     np.savez(path, **known.published(seed=0))
     config = purerl.DiscoConfig(rule=DiscoRule.load(path))
     np.savez(path, **known.published(seed=1))

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.contrib.disco import learner, weights
-from purerl.contrib.disco.action_model import Predictions
+from purerl.acting.rollout import Transition
+from purerl.contrib.disco import learner, meta_network
+from purerl.contrib.disco.learner import Predictions
 from purerl.rules import CMPORule, DiscoRule
-from purerl.types import Transition
 from tests.contrib import disco_case as known
 
 # The authors' weights (2.8 MB, CC-BY 4.0) are not in the repository.
@@ -123,7 +123,7 @@ def test_each_loss_is_that_of_the_authors_code(made, reference, call, name):
 def test_the_published_weights_make_what_the_authors_code_makes(reference):
     rule = DiscoRule.load(WEIGHTS)
     assert rule.prediction_size == 600
-    found = calls(rule, weights.Sizes())
+    found = calls(rule, meta_network.Sizes())
     for call in range(known.CALLS):
         close(found[call][1].logits, reference[f"published/{call}/pi"], 1e-4)
     last = known.CALLS - 1

@@ -17,8 +17,7 @@ from purerl.contrib.open import DECAYS, dormancy, shapes_of
 from purerl.keys import update_keys
 from purerl.networks.torsos import CNN, Impala, Nature
 from purerl.optimisers import OpenOptimiser
-from purerl.optimisers.layout import layout_of
-from purerl.optimisers.learned import noise_at, seed_of
+from purerl.optimisers.learned import layout_of, noise_at, seed_of
 from purerl.train import bind
 from tests.helpers import slow_but, tiny_config
 

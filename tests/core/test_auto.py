@@ -17,8 +17,8 @@ from purerl.runner import manifest
 from purerl.space.axes import uniform
 from purerl.space.points import for_fields
 from purerl.storage import folders
-from purerl.sweeps.console import _notes
 from purerl.sweeps.groups import group_points
+from purerl.sweeps.loop import _notes
 from purerl.train import bind
 from tests.helpers import tiny_config
 

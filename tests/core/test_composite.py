@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from purerl import networks
-from purerl.acting import observe
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from purerl.learning import normalise
-from purerl.networks import composite
+from purerl.learning import averages
+from purerl.networks import observe
 from purerl.networks.distributions import CategoricalHead
 
 NESTED = Dict(
@@ -59,10 +58,8 @@ def test_a_mask_is_no_feature_and_where_nothing_is_valid_everything_is():
     np.testing.assert_array_equal(mask, [[False, True, False], [True, True, True]])
     # No network sees it: not by default, and not by any keys.
     shape = observe.obs_shape(space)
-    assert composite.visible(shape) == {"x": (1,)}
-    torso = composite.viewed(
-        networks.make_torso("mlp", {"x": (1,)}, (4,), "tanh"), shape
-    )
+    assert observe.visible(shape) == {"x": (1,)}
+    torso = observe.viewed(networks.make_torso("mlp", {"x": (1,)}, (4,), "tanh"), shape)
     params = torso.init(jax.random.key(0), features)
     changed = features | {"action_mask": ~mask}
     np.testing.assert_array_equal(
@@ -83,8 +80,8 @@ def test_statistics_are_those_of_every_part_of_floats_and_of_no_other():
     scaled = observe.normalised(space, moments, features, 5.0)
     np.testing.assert_array_equal(scaled["b"], features["b"])
     for key, place in (("a", 0), ("c", 2)):
-        alone = normalise.merge(
-            normalise.init_moments(features[key].shape[1:]), features[key]
+        alone = averages.merge(
+            averages.init_moments(features[key].shape[1:]), features[key]
         )
         np.testing.assert_array_equal(moments[place].mean, alone.mean)
         np.testing.assert_allclose(scaled[key].mean(0), 0.0, atol=1e-5)
@@ -130,7 +127,7 @@ def test_a_torso_of_images_needs_one_among_the_parts():
 
 def test_a_masked_policy_is_the_policy_over_the_valid_actions():
     logits = jnp.array([[0.3, 9.0, -1.0, 2.0], [0.3, 9.0, -1.0, 2.0]])
-    head, masked = CategoricalHead(4), composite.exclude(logits, MASK)
+    head, masked = CategoricalHead(4), observe.exclude(logits, MASK)
     subset = CategoricalHead(2)
     inside = logits[:1, jnp.array([0, 2])]
     np.testing.assert_allclose(
@@ -157,7 +154,7 @@ def test_gradients_are_zero_for_invalid_actions_and_never_nan(mask):
     head = CategoricalHead(4)
 
     def loss(logits):
-        outputs = composite.exclude(logits, mask)
+        outputs = observe.exclude(logits, mask)
         taken = jnp.argmax(outputs, -1)
         return (head.log_prob(outputs, taken) + 0.7 * head.entropy(outputs)).sum()
 
@@ -173,7 +170,7 @@ def test_gradients_are_zero_for_invalid_actions_and_never_nan(mask):
 def test_the_dueling_mean_is_that_of_the_valid_actions():
     shape = {"action_mask": (4,), "x": (3,)}
     torso = networks.make_torso("mlp", {"x": (3,)}, (5,), "tanh")
-    torso = composite.viewed(torso, shape)
+    torso = observe.viewed(torso, shape)
     critic = networks.DiscreteCritic(
         torso, 4, lambda: networks.MLP((5,), "tanh"), masked=True
     )

@@ -1,4 +1,4 @@
-"""Environment objects in words: what differs is written differently, and no other."""
+"""Environment objects: by import path in files; in words what differs differs there."""
 
 import dataclasses
 import enum
@@ -17,9 +17,12 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.acting.environment import resolve_env
+from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.serialise import plain
+from purerl.serialise import env_name, env_text, plain
 from tests.helpers import tiny_config
+
+HERE = __name__
 
 
 class Paid(envs.CartPole):
@@ -66,8 +69,40 @@ class Layout(envs.CartPole):
     options: dict = dataclasses.field(default_factory=dict)
 
 
-def written(env):
-    return plain(env, "env")
+@dataclasses.dataclass(unsafe_hash=True)
+class Heavy(envs.CartPole):
+    mass: float = 1.0
+    shape: tuple[int, ...] = (2, 3)
+
+
+class Kept(envs.CartPole):
+    """No dataclass of its own: what it is called with are its attributes."""
+
+    def __init__(self, walls=(), inner=None):
+        super().__init__()
+        self.walls, self.inner = np.asarray(walls, np.float32), inner
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Shift(envs.wrappers.ObservationWrapper):
+    by: float = 0.5
+
+    def observe(self, obs, state, params):
+        return obs + self.by
+
+
+def mask(state, params):
+    return jnp.ones(2, bool)
+
+
+def local():
+    class Inside(envs.CartPole):
+        """It has no path."""
+
+    return Inside()
+
+
+written = env_text
 
 
 def at_most(number):
@@ -117,6 +152,205 @@ PAIRS = {
 def test_what_differs_is_written_differently(what):
     one, other = PAIRS[what]
     assert written(one) == written(one) != written(other)
+
+
+HEAVY = {"type": f"{HERE}:Heavy", "mass": 2.0, "shape": [2, 3]}
+IN_FILES = {
+    "a dataclass": (Heavy(2.0), HEAVY),
+    "of this package": (envs.CartPole(), {"type": "purerl.envs:CartPole"}),
+    "attributes": (
+        Kept([1, 2], Heavy(2.0)),
+        {"type": f"{HERE}:Kept", "walls": [1.0, 2.0], "inner": HEAVY},
+    ),
+    "a wrapper": (
+        Shift(Shift(Heavy(2.0)), 0.1),
+        {"type": f"{HERE}:Shift", "env": {"type": f"{HERE}:Shift", "env": HEAVY}},
+    ),
+    "a function": (
+        envs.ActionMask(Heavy(2.0), mask),
+        {"type": "purerl.envs:ActionMask", "mask": {"import": f"{HERE}:mask"}},
+    ),
+    "of an adapter": (
+        Shift(make("Pendulum-v1"), 0.1),
+        {"type": f"{HERE}:Shift", "env": {"type": "purerl.envs:make"}},
+    ),
+    "on the host": (
+        make("gymnasium/CartPole-v1"),
+        {"type": "purerl.envs:make", "id": "gymnasium/CartPole-v1"},
+    ),
+}
+
+
+def has(whole, part):
+    return all(
+        has(whole[name], one) if isinstance(one, dict) else whole[name] == one
+        for name, one in part.items()
+    )
+
+
+@pytest.mark.parametrize(("env", "part"), IN_FILES.values(), ids=IN_FILES)
+def test_an_object_that_a_module_names_comes_back_from_a_file(env, part, tmp_path):
+    config = tiny_config(env=env)
+    values = purerl.serialise.to_dict(config)
+    assert has(values["env"], part)
+    purerl.serialise.to_yaml(config, tmp_path / "config.yaml")
+    again = purerl.serialise.from_yaml(tmp_path / "config.yaml")
+    assert type(again.env) is type(env) and env_text(again.env) == env_text(env)
+    assert purerl.serialise.to_dict(again) == values
+    assert env_name(env) == env_name(values["env"])
+
+
+IN_WORDS = {
+    "a class in a function": local(),
+    "a function without a name": envs.ActionMask(Heavy(), lambda *_: jnp.ones(2, bool)),
+    "other options than attributes": Paid(1.0),
+    "an array that its class does not make": Layout(),
+    "an object": Kept(inner=object()),
+}
+
+
+@pytest.mark.parametrize("env", IN_WORDS.values(), ids=IN_WORDS)
+def test_an_object_that_no_file_can_hold_is_in_words(env):
+    assert plain(env, "env") == env_text(env) == env_name(env)
+
+
+BY_PATH = {
+    "Heavy": Heavy(),
+    "Heavy(mass=2.0)": Heavy(2.0),
+    "Heavy(2.0, shape=(4,))": Heavy(2.0, (4,)),
+}
+
+
+@pytest.mark.parametrize("text", BY_PATH)
+def test_a_class_is_an_environment_by_its_path(text):
+    config = tiny_config(env=f"{HERE}:{text}", env_wrappers=f"{HERE}:Shift(by=0.1)")
+    assert resolve_env(config) == Shift(BY_PATH[text], 0.1)
+    assert purerl.serialise.from_dict(purerl.serialise.to_dict(config)) == config
+    assert envs.make(f"{HERE}:{text}", shape=[7]).shape == [7]
+
+
+MISTAKES = {
+    "nowhere": (
+        {"env": "nowhere.envs:A"},
+        "env names nowhere.envs:A: the module .*--im",
+    ),
+    "no name": ({"env": f"{HERE}:Heav"}, "env: cannot find .*Heav .*write for example"),
+    "no class": ({"env": f"{HERE}:mask"}, "env must name a class of environments, and"),
+    "of Python": (
+        {"env": "os:abort"},
+        "env must name a class of environments, and os:",
+    ),
+    "no field": ({"env": f"{HERE}:Heavy(mas=1)"}, "were .'mas'.*takes mass, shape"),
+    "no option": (
+        {"env": f"{HERE}:Heavy", "env_kwargs": {"mas": 1}},
+        "were .'mas'.*it takes mass, shape",
+    ),
+    "no call": ({"env": f"{HERE}:Heavy("}, r"env: cannot read '.*Heavy\('; write"),
+    "no wrapper": (
+        {"env_wrappers": f"{HERE}:Heavy(2)"},
+        "env_wrappers must name subclasses of envs.Wrapper, and",
+    ),
+    "no such wrapper": (
+        {"env_wrappers": "nowhere:A"},
+        "env_wrappers names nowhere:A",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_a_path_that_is_wrong_is_refused_with_a_sentence(fields, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        resolve_env(tiny_config(**fields))
+
+
+PROGRAM = """
+import purerl
+from purerl import envs
+
+class Own(envs.CartPole):
+    pass
+
+if __name__ == "__main__":
+    values = purerl.serialise.to_dict(purerl.PPOConfig(env=Own()))
+    print(values["env"], type(purerl.serialise.from_dict(values).env) is Own)
+"""
+
+
+def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path):
+    (tmp_path / "lab.py").write_text(PROGRAM)
+    for words in (["lab.py"], ["-m", "lab"]):
+        done = subprocess.run(
+            [sys.executable, *words],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        assert done.stdout == "{'type': 'lab:Own'} True\n"
+
+
+LAB = """
+import dataclasses
+from purerl import envs
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Mass(envs.CartPole):
+    mass: float = 1.0
+
+class Same(envs.wrappers.ObservationWrapper):
+    def observe(self, obs, state, params):
+        return obs
+"""
+
+
+@pytest.mark.slow
+def test_a_folder_is_read_without_the_module_and_used_with_it(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "lab.py").write_text(LAB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    import lab  # type: ignore[import-not-found]
+
+    config = tiny_config(env=lab.Same(lab.Mass(2.0)), total_timesteps=256)
+    run = purerl.run(config, seeds=2, out="run", progress=False)
+    named = config.replace(
+        env="lab:Mass", env_kwargs={"mass": 2.0}, env_wrappers=("lab:Same",)
+    )
+    same = purerl.run(named, seeds=2, progress=False)
+    axes = {"env": [lab.Mass(1.0), lab.Mass(2.0)]}
+    swept = purerl.sweep(config, axes, seeds=1, out="swept", progress=False)
+    monkeypatch.delitem(sys.modules, "lab")
+    capsys.readouterr()
+
+    loaded = purerl.load("run")
+    assert loaded.config.env == "lab:Same(env=lab:Mass(mass=2.0))"
+    assert loaded.finished and loaded.state is None and "lab" not in sys.modules
+    for name, rows in run.metrics.items():
+        np.testing.assert_array_equal(loaded.metrics[name], rows)
+        np.testing.assert_array_equal(same.metrics[name], rows)
+    found = purerl.load("swept").to_dataframe()
+    assert list(found["env"]) == [f"lab:Mass(mass={mass})" for mass in (1.0, 2.0)]
+    assert list(found["episode_return"]) == list(swept.to_dataframe()["episode_return"])
+    assert "--import lab" in capsys.readouterr().err
+
+    for words in (["report", "run"], ["plot", "run"], ["report", "swept"]):
+        assert main(words) == 0, words
+    resume = ["train", "--resume", "run", "--extend", "512", "--no-progress"]
+    for words in (
+        ["evaluate", "run", "--episodes", "2"],
+        ["render", "run", "--max-steps", "5"],
+        ["export", "run", "--seed", "0"],
+        resume,
+    ):
+        assert main(words) == 2 and "--import lab" in capsys.readouterr().err, words
+        assert main([*words, "--import", "lab"]) == 0, words
+        monkeypatch.delitem(sys.modules, "lab")
+    train = (
+        "train --env lab:Mass(mass=2.0) --num-envs 2 --total-timesteps 2048 --dry-run"
+    )
+    assert main([*train.split(), "--import", "lab"]) == 0
 
 
 def test_backends_of_brax_are_written():

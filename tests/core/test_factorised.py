@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from purerl.envs.spaces import Box, Dict, MultiBinary, MultiDiscrete
-from purerl.networks.composite import exclude
 from purerl.networks.distributions import is_discrete, make_head
+from purerl.networks.observe import exclude
 
 SIZES = (3, 2, 4)
 LOGITS = jax.random.normal(jax.random.key(0), (sum(SIZES),))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.accelerator.kernels import traced_for
 from purerl.networks import MLP, Impala, Nature, init_params, make_torso
 from purerl.networks.layers import Conv
-from purerl.tracing import traced_for
 
 ATARI = (84, 84, 4)
 

@@ -6,7 +6,7 @@ import pytest
 
 import purerl
 from purerl.networks import memories
-from purerl.optimisers.layout import layout_of
+from purerl.optimisers.learned import layout_of
 from tests.helpers import CONTINUOUS_CARTPOLE, tiny_config
 
 

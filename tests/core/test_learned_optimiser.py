@@ -13,10 +13,9 @@ from purerl import serialise
 from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
 from purerl.learning import optimiser as making
-from purerl.learning.parts import frozen_in
+from purerl.learning.optimiser import frozen_in
 from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
-from purerl.optimisers.layout import layout_of
-from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
+from purerl.optimisers.learned import DECAYS, FEATURES, layout_of, noise_at, seed_of
 from purerl.report.plots import learned as drawing
 from purerl.schedules import Schedule
 from tests.helpers import assert_same_bits, tiny_config

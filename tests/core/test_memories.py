@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.accelerator.kernels import forget
 from purerl.config import ConfigError
 from purerl.networks.memories import LRU, S5, Transformer, linear, transformer
 from purerl.networks.memories.kinds import Remembering, check_module, kind_of
 from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
-from purerl.networks.recurrent import forget
 from purerl.networks.torsos import MLP
 from tests import nets
 from tests.helpers import slow_but

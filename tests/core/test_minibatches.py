@@ -6,9 +6,9 @@ import numpy as np
 import optax
 import pytest
 
+from purerl.accelerator.kernels import traced_for
 from purerl.learning import optimiser
 from purerl.learning.minibatches import Passes, minimise
-from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits
 
 N, EPOCHS, PARTS = 12, 3, 4

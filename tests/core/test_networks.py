@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.accelerator.kernels import traced_for
 from purerl.networks import (
     CNN,
     MLP,
@@ -25,7 +26,6 @@ from purerl.networks import (
 )
 from purerl.networks.distributions import Gaussian
 from purerl.networks.layers import layer_norm
-from purerl.tracing import traced_for
 from tests.helpers import slow_but
 
 

@@ -7,11 +7,11 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, policy_gradient, ppo
-from purerl.learning import normalise
-from purerl.learning.normalise import RewardScale, init_moments, merge
+from purerl.learning import averages
+from purerl.learning.averages import RewardScale, init_moments, merge
+from purerl.networks import observe
 from tests.helpers import assert_same_bits, slow_but
 
 
@@ -99,7 +99,7 @@ def test_a_constant_is_normalised_to_nothing(size, value):
     for _ in range(100):
         moments = merge(moments, jnp.full(size, constant))
     seen = jnp.clip(constant, -1e15, 1e15)
-    np.testing.assert_allclose(normalise.normalise(moments, seen, 10.0), 0.0, atol=1e-3)
+    np.testing.assert_allclose(averages.normalise(moments, seen, 10.0), 0.0, atol=1e-3)
     np.testing.assert_allclose(jnp.sqrt(moments.var), 0.0, atol=1e-5)
 
 
@@ -111,7 +111,7 @@ def test_a_constant_spread_over_devices_is_normalised_to_nothing():
             moments, data
         )
         moments = jax.tree.map(lambda x: x[0], moments)
-    found = normalise.normalise(moments, jnp.float32(1000.1), 10.0)
+    found = averages.normalise(moments, jnp.float32(1000.1), 10.0)
     np.testing.assert_allclose([found, moments.var], 0.0, atol=1e-6)
 
 
@@ -123,7 +123,7 @@ def test_finite_numbers_never_make_statistics_infinite():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     for batch in (*batches, *batches):
         moments = merge(moments, batch)
-        scale, scaled = normalise.scale_rewards(
+        scale, scaled = averages.scale_rewards(
             scale,
             batch[:, None],
             jnp.ones((4, 1), bool),
@@ -132,7 +132,7 @@ def test_finite_numbers_never_make_statistics_infinite():
             axis_name=None,
         )
         assert all(np.isfinite(x) for x in moments) and jnp.isfinite(scaled).all()
-    seen = normalise.normalise(moments, jnp.array([1.0, big, -big, 0.0]), 10.0)
+    seen = averages.normalise(moments, jnp.array([1.0, big, -big, 0.0]), 10.0)
     np.testing.assert_allclose(seen, [0.0, 10.0, -10.0, 0.0], atol=1e-3)
 
 
@@ -142,16 +142,16 @@ def test_normalising_is_standardising_and_clipping():
     )
     x = jnp.array([[3.0, 0.5], [1.0, 11.0], [1.0, -99.0]])
     np.testing.assert_allclose(
-        normalise.normalise(moments, x, 10.0), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
+        averages.normalise(moments, x, 10.0), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
     )
     np.testing.assert_allclose(
-        normalise.normalise(moments, x, 0.75), [[0.75, 0.5], [0.0, 0.75], [0.0, -0.75]]
+        averages.normalise(moments, x, 0.75), [[0.75, 0.5], [0.0, 0.75], [0.0, -0.75]]
     )
 
 
 def test_before_anything_was_seen_normalising_does_nothing():
     x = jnp.array([[3.0, -0.5]])
-    same = normalise.normalise(init_moments((2,)), x, 10.0)
+    same = averages.normalise(init_moments((2,)), x, 10.0)
     np.testing.assert_allclose(same, x, rtol=1e-6)
 
 
@@ -161,7 +161,7 @@ def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     reward = jnp.array([[2.0], [2.0], [6.0]])
     done = jnp.array([[False], [True], [False]])
-    after, scaled = normalise.scale_rewards(
+    after, scaled = averages.scale_rewards(
         scale, reward, done, gamma=0.5, clip=10.0, axis_name=None
     )
     np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
@@ -237,7 +237,7 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     )
     env = resolve_env(config)
     parts = policy_gradient.make_agent(config, env)
-    moments = normalise.init_moments((1,))
+    moments = averages.init_moments((1,))
     seen = observe.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 

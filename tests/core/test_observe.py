@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.acting.observe import completed, to_features
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError
 from purerl.envs.spaces import Box, Dict, Discrete, Tuple
+from purerl.networks.observe import completed, to_features
 from tests.contracts.test_algorithms import small
 from tests.helpers import tiny_config
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import traced_for
 from purerl.contrib.hardware.work import num_carried
 from purerl.learning import branches
-from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, tiny_config
 
 TREE = {
@@ -25,20 +25,20 @@ TREE = {
 
 @pytest.mark.parametrize("axes", [0, 1, 2])
 def test_what_is_unpacked_is_what_was_packed_to_the_last_bit(axes):
-    packed, layout = packing.pack(TREE, axes)
+    packed, layout = kernels.pack(TREE, axes)
     assert packed.words.shape == (*TREE["done"].shape[:axes], 28 // 2**axes)
     # XLA's compiler for GPUs failed at unsigned words where one agent was trained.
     assert packed.words.dtype == jnp.int32
     assert {x.dtype.name for x in packed.others} == {"uint8", "bfloat16"}
-    assert_same_bits(packing.unpack(packed, layout), TREE)
+    assert_same_bits(kernels.unpack(packed, layout), TREE)
 
 
 def test_random_keys_and_large_leaves_stay_as_they_are():
     keys = jax.random.split(jax.random.key(0), 2)
-    tree = {"key": keys, "large": jnp.zeros((2, packing.MOST_WORDS + 1))}
-    packed, layout = packing.pack(tree, axes=1)
+    tree = {"key": keys, "large": jnp.zeros((2, kernels.MOST_WORDS + 1))}
+    packed, layout = kernels.pack(tree, axes=1)
     assert packed.words.shape == (2, 0) and len(packed.others) == 2
-    found = packing.unpack(packed, layout)
+    found = kernels.unpack(packed, layout)
     assert (jax.random.key_data(found["key"]) == jax.random.key_data(keys)).all()
 
 
@@ -53,8 +53,8 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
     known = jax.vmap(lambda x: jax.lax.scan(step, x[0] * 0, x))(inputs[None])
     for platform, arrays in (("cuda", 1), ("cpu", 3)):
         with traced_for(platform):
-            found = jax.vmap(lambda x: packing.scan(step, x[0] * 0, x))(inputs[None])
-            text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
+            found = jax.vmap(lambda x: kernels.scan(step, x[0] * 0, x))(inputs[None])
+            text = jax.make_jaxpr(lambda x: kernels.scan(step, x[0], x))(inputs)
         assert_same_bits(found, known)
         (loop,) = [e for e in text.jaxpr.eqns if e.primitive.name == "scan"]
         assert len(loop.outvars) - num_carried(loop) == arrays
@@ -120,10 +120,10 @@ def test_a_change_that_is_computed_in_any_case_is_the_one_of_a_branch(due):
 
 
 def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
-    packed, layout = packing.pack({"x": jnp.arange(3.0)}, axes=0)
+    packed, layout = kernels.pack({"x": jnp.arange(3.0)}, axes=0)
 
     def loss(weight):
-        return (weight * packing.unpack(packed, layout)["x"]).sum()
+        return (weight * kernels.unpack(packed, layout)["x"]).sum()
 
     np.testing.assert_allclose(jax.grad(loss)(2.0), 3.0)
 
@@ -131,18 +131,18 @@ def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
 def test_the_ways_to_what_a_loop_carries_and_back_leave_it_as_it_was():
     for platform, arrays in (("cuda", 3), ("cpu", len(TREE))):
         with traced_for(platform):
-            there, back = packing.carry_packers(TREE, axes=1)
+            there, back = kernels.carry_packers(TREE, axes=1)
         # The packed array, the bytes and the half numbers.
         assert len(jax.tree.leaves(there(TREE))) == arrays
         assert_same_bits(back(there(TREE)), TREE)
 
 
 def test_a_wide_carry_stays_as_it_is():
-    words = packing.MOST_CARRIED
+    words = kernels.MOST_CARRIED
     for is_packed in (True, False):
         tree = {"x": jnp.zeros((2, words)), "y": jnp.zeros((2, 0 if is_packed else 1))}
         with traced_for("cuda"):
-            there, _ = packing.carry_packers(tree, axes=1)
+            there, _ = kernels.carry_packers(tree, axes=1)
         assert (len(jax.tree.leaves(there(tree))) == 1) == is_packed
 
 
@@ -154,12 +154,12 @@ def test_a_step_is_computed_once_and_is_the_same():
         "grid": jnp.arange(12).reshape(2, 2, 3),
         "nothing": jnp.zeros((2, 0)),
     }
-    assert packing.computed_once(tree, axes=1) is tree
+    assert kernels.computed_once(tree, axes=1) is tree
     with traced_for("cuda"):
-        assert_same_bits(packing.computed_once(tree, axes=1), tree)
-        jaxpr = jax.make_jaxpr(lambda x: packing.computed_once(x, axes=1))(tree)
-        wide = {"obs": jnp.zeros((2, packing.MOST_CARRIED + 1))}
-        assert packing.computed_once(wide, axes=1) is wide
+        assert_same_bits(kernels.computed_once(tree, axes=1), tree)
+        jaxpr = jax.make_jaxpr(lambda x: kernels.computed_once(x, axes=1))(tree)
+        wide = {"obs": jnp.zeros((2, kernels.MOST_CARRIED + 1))}
+        assert kernels.computed_once(wide, axes=1) is wide
     (barrier,) = (e for e in jaxpr.eqns if e.primitive.name == "optimization_barrier")
     # The four columns of the observation, and what is no short vector.
     assert len(barrier.outvars) == 4 + 4
@@ -167,7 +167,7 @@ def test_a_step_is_computed_once_and_is_the_same():
 
 def test_the_steps_of_a_rollout_are_computed_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(packing, "computed_once", lambda x, axes: seen.append(x) or x)
+    monkeypatch.setattr(kernels, "computed_once", lambda x, axes: seen.append(x) or x)
     with traced_for("cuda"):
         jax.eval_shape(purerl.make_train(tiny_config(num_steps=7)), jax.random.key(0))
     ((carry, out),) = seen  # not once more around the steps, nor in an evaluation
@@ -176,24 +176,24 @@ def test_the_steps_of_a_rollout_are_computed_once(monkeypatch):
 
 def test_short_vectors_stand_in_columns_and_come_back_as_rows():
     step = {"obs": jnp.arange(6.0).reshape(3, 2), "image": jnp.zeros((3, 2, 2))}
-    step["wide"] = jnp.zeros((3, packing.MOST_COLUMNS + 1))
+    step["wide"] = jnp.zeros((3, kernels.MOST_COLUMNS + 1))
     for platform, shape in (("cuda", (2, 3)), ("cpu", (3, 2))):
         with traced_for(platform):
-            turned = packing.columns_first(step)
+            turned = kernels.columns_first(step)
             assert turned["obs"].shape == shape
             stacked = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), turned)
-            found = packing.columns_last(stacked, step)
+            found = kernels.columns_last(stacked, step)
         assert_same_bits(found, jax.tree.map(lambda x: jnp.stack([x, 2 * x]), step))
 
 
 def test_small_environments_make_several_steps_a_turn():
-    small = {"x": jnp.zeros((2, packing.MOST_CARRIED))}
-    large = {"x": jnp.zeros((2, packing.MOST_CARRIED + 1))}
+    small = {"x": jnp.zeros((2, kernels.MOST_CARRIED))}
+    large = {"x": jnp.zeros((2, kernels.MOST_CARRIED + 1))}
     with traced_for("cuda"):
-        found = [packing.steps_of_turn(small, 1, np.zeros(n)) for n in (8, 6, 5)]
-        assert (found, packing.steps_of_turn(large, 1, np.zeros(8))) == ([4, 2, 1], 1)
+        found = [kernels.steps_of_turn(small, 1, np.zeros(n)) for n in (8, 6, 5)]
+        assert (found, kernels.steps_of_turn(large, 1, np.zeros(8))) == ([4, 2, 1], 1)
     with traced_for("cpu"):
-        assert packing.steps_of_turn(small, 1, np.zeros(8)) == 1
+        assert kernels.steps_of_turn(small, 1, np.zeros(8)) == 1
 
 
 def test_steps_that_are_written_out_know_the_numbers_of_numpy():
@@ -206,7 +206,7 @@ def test_steps_that_are_written_out_know_the_numbers_of_numpy():
 
     inputs = np.arange(3, dtype=np.uint32), jnp.array([1.0, 2.0, 4.0])
     carry, outputs = jax.jit(
-        lambda x: packing.scan_unrolled(step, 0.5, (inputs[0], x))
+        lambda x: kernels.scan_unrolled(step, 0.5, (inputs[0], x))
     )(inputs[1])
     assert (float(carry), outputs["total"].tolist()) == (7.5, [1.5, 3.5, 7.5])
     assert [int(index) for index in seen] == [0, 1, 2]

@@ -11,7 +11,7 @@ from purerl import serialise
 from purerl.algorithms import ALGORITHMS, config_class
 from purerl.cli import main
 from purerl.config import UnknownFieldError
-from purerl.config.peers import PEERS
+from purerl.config.errors import PEERS
 from purerl.losses import ClipDrift
 from tests.helpers import tiny_config
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from purerl import networks
-from purerl.accelerator import unrolling
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import forget, traced_for
 from purerl.contrib.hardware.work import num_carried
 from purerl.execution.memory import inner_programs
-from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget
-from purerl.tracing import traced_for
+from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 
 STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
 
@@ -175,11 +175,11 @@ def test_a_turn_of_a_sequences_loop_makes_some_steps_on_an_accelerator(steps, tu
 
 
 def _unrolled(steps):
-    cell = unrolling.Cell(lambda p, h: h @ p, lambda p, x, y, h: jnp.tanh(x + y))
+    cell = kernels.Cell(lambda p, h: h @ p, lambda p, x, y, h: jnp.tanh(x + y))
     first = jnp.zeros((steps, 2), bool)
     inputs = jnp.ones((steps, 2, 3))
     return jax.grad(
-        lambda p: unrolling.unroll(cell, p, inputs, jnp.zeros((2, 3)), first).sum()
+        lambda p: kernels.unroll(cell, p, inputs, jnp.zeros((2, 3)), first).sum()
     )(jnp.eye(3))
 
 

@@ -12,9 +12,9 @@ import scipy.stats
 
 import purerl
 from purerl.accelerator import rows
+from purerl.accelerator.kernels import traced_for
 from purerl.replay import batches
 from purerl.replay import uniform as replay
-from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, slow_but
 
 add = jax.jit(replay.add)

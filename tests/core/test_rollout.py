@@ -11,7 +11,7 @@ from scipy import stats
 from purerl import envs
 from purerl.acting import rollout
 from purerl.acting.rollout import Stepper
-from purerl.learning import collectives
+from purerl.keys import env_keys
 from tests.helpers import slow_but
 
 STEPS, ENVS = 30, 3
@@ -228,9 +228,9 @@ def test_every_member_of_the_pool_is_used():
 
 def test_environments_spread_over_a_named_axis_see_the_same_keys():
     key = jax.random.key(0)
-    whole = jax.random.key_data(collectives.env_keys(key, (5, 6), None))
+    whole = jax.random.key_data(env_keys(key, (5, 6), None))
     spread = jax.vmap(
-        lambda _: jax.random.key_data(collectives.env_keys(key, (5, 2), "devices")),
+        lambda _: jax.random.key_data(env_keys(key, (5, 2), "devices")),
         axis_name="devices",
     )(jnp.arange(3))
     for lane in range(3):

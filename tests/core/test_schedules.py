@@ -310,11 +310,11 @@ def ways_to_move(config, name):
     return {
         "a population": lambda: purerl.pbt(config, {name: purerl.uniform(0.5, 1.0)}),
         "pieces": lambda: purerl.train_schedules(
-            config, purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))
+            config, purerl.ConfigSchedule((0, 1), ({name: 1.0}, {name: 0.5}))
         ),
         "a compared schedule": lambda: purerl.compare(
             config,
-            {"moves": purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))},
+            {"moves": purerl.ConfigSchedule((0, 1), ({name: 1.0}, {name: 0.5}))},
             seeds=2,
         ),
         "generations within a run": lambda: purerl.evolve(

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from purerl.contrib.disco import learner
-from purerl.learning import two_hot
+from purerl.learning import small_networks
 
 TOP, SIZE = 2.0, 5  # at -2, -1, 0, 1, 2
 
 
 def test_squeezing_is_its_formula_and_unsqueezing_its_inverse():
     values = jnp.array([-1e4, -3.0, -1e-3, 0.0, 0.5, 8.0, 9e4])
-    squeezed = two_hot.squeeze(values)
+    squeezed = small_networks.squeeze(values)
     # sqrt(9) - 1 and a thousandth of 8.
     np.testing.assert_allclose(squeezed[5], 2.008, rtol=1e-6)
-    found = two_hot.unsqueeze(squeezed)
+    found = small_networks.unsqueeze(squeezed)
     np.testing.assert_allclose(found, values, rtol=2e-5, atol=1e-6)
 
 
@@ -24,21 +24,27 @@ def test_unsqueezing_keeps_small_numbers_apart():
     # The usual difference of roots is off by 39% and 19% here in float32.
     small = jnp.array([1e-4, -3e-4])
     np.testing.assert_allclose(
-        two_hot.unsqueeze(two_hot.squeeze(small)), small, rtol=2e-3
+        small_networks.unsqueeze(small_networks.squeeze(small)), small, rtol=2e-3
     )
 
 
 @pytest.mark.parametrize("at", [0.0, -0.0, 1e-6, -1e-6])
 def test_slopes_at_zero_are_those_beside_it(at):
     """By `sign` and `abs`, which are flat there, they were 0.001, 0 and 0."""
-    curves = (two_hot.squeeze, two_hot.unsqueeze, two_hot.signed_log)
+    curves = (
+        small_networks.squeeze,
+        small_networks.unsqueeze,
+        small_networks.signed_log,
+    )
     slopes = [jax.grad(curve)(at) for curve in curves]
     np.testing.assert_allclose(slopes, [0.501, 1 / 0.501, 1.0], rtol=1e-4)
 
 
 def cross_entropy(value, logits=None):
     logits = jnp.arange(SIZE, dtype=jnp.float32) if logits is None else logits
-    return two_hot.cross_entropy(logits, two_hot.unsqueeze(jnp.float32(value)), TOP)
+    return small_networks.cross_entropy(
+        logits, small_networks.unsqueeze(jnp.float32(value)), TOP
+    )
 
 
 def test_the_distribution_lies_on_the_two_neighbours():
@@ -61,8 +67,8 @@ def test_the_mean_of_the_minimum_is_the_value(value):
     logits = jnp.log(jnp.asarray(probs) + 1e-9)
     slope = jax.grad(lambda x: cross_entropy(value, x))(logits)
     np.testing.assert_allclose(slope, 0.0, atol=1e-5)
-    expected = two_hot.unsqueeze(jnp.float32(value))
-    np.testing.assert_allclose(two_hot.mean(logits, TOP), expected, rtol=1e-4)
+    expected = small_networks.unsqueeze(jnp.float32(value))
+    np.testing.assert_allclose(small_networks.mean(logits, TOP), expected, rtol=1e-4)
 
 
 def test_moving_moments_are_weighted_means_of_what_was_seen():

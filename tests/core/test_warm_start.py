@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl import warm_start
 from purerl.learning import optimiser
-from purerl.learning.parts import check_parts, frozen_in, name_leaves
+from purerl.learning.optimiser import check_parts, frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
 from purerl.train import bind, make_segment
 from tests.docs import pages

@@ -339,7 +339,7 @@ def test_pictures_names_and_time_are_those_of_the_environment_inside():
     ("env", "texts", "words"),
     [
         (Ladder(), ("FrameStac(3)",), "Did you mean FrameStack"),
-        (Ladder(), ("FrameStack 3",), "cannot read the wrapper 'FrameStack 3'"),
+        (Ladder(), ("FrameStack 3",), "cannot read 'FrameStack 3'"),
         (Ladder(), ("FrameStack(k=3)",), "FrameStack takes n, padding"),
         (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
         (Ladder("discrete"), ("FrameStack",), "put OneHotObservation before it"),

@@ -6,7 +6,7 @@ import pytest
 
 from purerl.execution.cache import ProgramCache
 from purerl.execution.cohort import make_cohort
-from purerl.execution.members import Members
+from purerl.execution.programs import Members
 from purerl.train import bind
 from tests.helpers import tiny_config
 

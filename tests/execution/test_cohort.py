@@ -8,8 +8,7 @@ from purerl.execution import cohort as cohorts
 from purerl.execution.cache import ProgramCache, share_programs
 from purerl.execution.cohort import Cohort, Job, advance, make_cohort, stream
 from purerl.execution.curves import Curves
-from purerl.execution.members import Members, crossed, cut, every, fill
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program, crossed, cut, every, fill
 from purerl.scale.devices import make_workers
 from purerl.train import bind
 from tests.execution.conftest import LANES, SEGMENT, UPDATES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import load_device
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "benchmarks" / "gpu_day.py"
 

@@ -11,6 +11,7 @@ import pytest
 
 from purerl import presets
 from purerl.acting.environment import resolve_env
+from purerl.acting.rollout import Transition
 from purerl.algorithms import mpo, sac, td3, vpg
 from purerl.algorithms.off_policy import Learner
 from purerl.learning.branches import StepCount
@@ -18,7 +19,6 @@ from purerl.learning.returns import gae
 from purerl.losses.mpo import Improvement, temperature_dual
 from purerl.networks.distributions import Gaussian
 from purerl.replay.batches import Batch
-from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")

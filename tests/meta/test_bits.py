@@ -120,7 +120,7 @@ def test_two_processes_that_share_a_folder_are_one(evolved, tmp_path):
 def test_members_are_plain_training_with_their_overrides(whole):
     """A member's fitness is that of `purerl.pmap(train)` on its key and numbers."""
     from purerl.execution.cohort import make_cohort
-    from purerl.execution.members import crossed
+    from purerl.execution.programs import crossed
     from purerl.meta import training as runs
     from purerl.meta.fitness import Accumulator, inner_config
 

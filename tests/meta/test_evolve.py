@@ -7,7 +7,7 @@ import pytest
 import purerl
 from purerl import losses, serialise
 from purerl.execution.cohort import make_cohort
-from purerl.execution.members import crossed
+from purerl.execution.programs import crossed
 from purerl.meta import training as runs
 from purerl.report.page import evolution_page
 from purerl.storage import folders

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.meta.optimiser import Optimiser, with_failed_worst
-from purerl.meta.strategy import PRESETS, OpenES, names, read_strategy
+from purerl.meta.strategy import (
+    PRESETS,
+    OpenES,
+    Optimiser,
+    names,
+    read_strategy,
+    with_failed_worst,
+)
 from tests.helpers import slow_but
 
 GOAL = np.array([0.5, -0.25, 1.0, 0.0, -1.0], np.float32)

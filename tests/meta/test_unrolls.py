@@ -10,8 +10,7 @@ import purerl
 from purerl.acting.environment import resolve_env
 from purerl.meta.fitness import best_of_runs
 from purerl.meta.genome import Genome
-from purerl.meta.optimiser import Optimiser
-from purerl.meta.strategy import read_strategy
+from purerl.meta.strategy import Optimiser, read_strategy
 from tests.helpers import assert_same_bits, tiny_config
 
 from .conftest import EVOLVED, evolve, outcome, start

@@ -4,7 +4,7 @@ import pytest
 
 import purerl
 from purerl.execution.cohort import Cohort, make_cohort
-from purerl.execution.members import Members
+from purerl.execution.programs import Members
 from purerl.population.space import Space, evaluation_keys, member_keys
 from tests.helpers import assert_same_bits, trained
 

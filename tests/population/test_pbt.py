@@ -4,7 +4,7 @@ import pytest
 
 import purerl
 from purerl.execution.cohort import make_cohort
-from purerl.execution.members import Members, rekey
+from purerl.execution.programs import Members, rekey
 from purerl.population.space import Space, member_keys
 from tests.helpers import assert_same_bits, trained
 

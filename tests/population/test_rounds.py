@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from purerl.execution.members import Members
+from purerl.execution.programs import Members
 from purerl.population.halving import HalvingSearch
 from purerl.population.pbt import PBTSearch
 from purerl.population.search import Fitness

@@ -4,8 +4,8 @@ import pytest
 
 import purerl
 from purerl.execution.cohort import make_cohort
-from purerl.execution.members import Members
-from purerl.population.schedules import Schedule, schedules_search
+from purerl.execution.programs import Members
+from purerl.population.schedules import ConfigSchedule, schedules_search
 from purerl.population.space import evaluation_keys
 from tests.helpers import assert_same_bits, trained
 
@@ -14,7 +14,7 @@ LOW, HIGH = {"learning_rate": 1e-4}, {"learning_rate": 3e-3}
 
 @pytest.fixture(scope="module")
 def both(tiny):
-    schedules = [Schedule((0,), (HIGH,)), Schedule((0, 8), (HIGH, LOW))]
+    schedules = [ConfigSchedule((0,), (HIGH,)), ConfigSchedule((0, 8), (HIGH, LOW))]
     return purerl.train_schedules(tiny, schedules, seeds=[2, 5], lanes=2)
 
 
@@ -38,9 +38,9 @@ def test_a_schedule_takes_effect_at_its_update(both):
 
 
 def test_a_change_to_the_same_value_changes_nothing(tiny, both):
-    idle = Schedule((0, 8, 16), (HIGH, HIGH, LOW))
-    assert idle.merged() == Schedule((0, 16), (HIGH, LOW))
-    same = Schedule((0, 8), (HIGH, HIGH))
+    idle = ConfigSchedule((0, 8, 16), (HIGH, HIGH, LOW))
+    assert idle.merged() == ConfigSchedule((0, 16), (HIGH, LOW))
+    same = ConfigSchedule((0, 8), (HIGH, HIGH))
     again = purerl.train_schedules(tiny, same, seeds=[2, 5], lanes=2)
     assert_same_bits(
         jax.tree.map(lambda x: x[0], again.state),
@@ -50,7 +50,7 @@ def test_a_change_to_the_same_value_changes_nothing(tiny, both):
 
 
 def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
-    search = schedules_search(tiny, Schedule((0, 8), (HIGH, LOW)), seeds=[2, 5])
+    search = schedules_search(tiny, ConfigSchedule((0, 8), (HIGH, LOW)), seeds=[2, 5])
     state = search.init()
     first = search.ask(state)
     assert first is not None and first.evaluation_keys is None
@@ -66,27 +66,27 @@ def test_a_number_that_is_read_once_may_be_the_same_in_all_pieces():
     config = purerl.TabularConfig(total_timesteps=32, num_steps=8, num_evaluations=0)
     values = ({"initial_value": 3.0, "epsilon": e} for e in (0.1, 0.5))
     trained = purerl.train_schedules(
-        config, Schedule((0, 2), tuple(values)), progress=False
+        config, ConfigSchedule((0, 2), tuple(values)), progress=False
     )
     assert np.asarray(trained.state.params["q"]).max() == 3.0
 
 
 def test_at_says_what_an_update_is_made_with():
-    schedule = Schedule((0, 8), (HIGH, LOW))
+    schedule = ConfigSchedule((0, 8), (HIGH, LOW))
     assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]
 
 
 @pytest.mark.parametrize(
     ("schedule", "options", "words"),
     [
-        (Schedule((1,), (LOW,)), {}, "begins at update 0"),
-        (Schedule((0, 0), (LOW, LOW)), {}, "ascends"),
-        (Schedule((0, 4), (LOW,)), {}, "1 values"),
-        (Schedule((0, 2.5), (LOW, HIGH)), {}, "whole numbers"),
-        (Schedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
-        (Schedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
-        (Schedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),
-        (Schedule((0,), ({"num_envs": 4},)), {}, "numbers only"),
+        (ConfigSchedule((1,), (LOW,)), {}, "begins at update 0"),
+        (ConfigSchedule((0, 0), (LOW, LOW)), {}, "ascends"),
+        (ConfigSchedule((0, 4), (LOW,)), {}, "1 values"),
+        (ConfigSchedule((0, 2.5), (LOW, HIGH)), {}, "whole numbers"),
+        (ConfigSchedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
+        (ConfigSchedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
+        (ConfigSchedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),
+        (ConfigSchedule((0,), ({"num_envs": 4},)), {}, "numbers only"),
         ([], {}, "at least one schedule"),
     ],
 )
@@ -109,7 +109,7 @@ PROBE = purerl.PPOConfig(
 def test_every_piece_has_its_own_environment():
     rewards = (0.25, 0.5, 1.0)
     values = tuple({"env_params.reward": reward} for reward in rewards)
-    schedule = Schedule((0, 2, 4), values)
+    schedule = ConfigSchedule((0, 2, 4), values)
     found = purerl.train_schedules(PROBE, schedule, seeds=2, progress=False)
     np.testing.assert_array_equal(found.train["episode_return"], [[rewards] * 2])
     np.testing.assert_array_equal(found.score, [[1.0, 1.0]])

@@ -9,7 +9,7 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.keys import evaluation_key
-from purerl.population.schedules import Schedule
+from purerl.population.schedules import ConfigSchedule
 from purerl.report.evaluating import play_compiled
 from purerl.scale.host import to_device
 from tests.helpers import tiny_config
@@ -77,7 +77,7 @@ def test_states_in_hand_play_as_the_agents_of_their_run(run):
     returns = purerl.evaluate(run, episodes=4).episode_return
     best = purerl.BestMember(
         *({}, 1.0, CONFIG, 0, 0),
-        schedule=Schedule((0,), ({},)),
+        schedule=ConfigSchedule((0,), ({},)),
         lineage=np.zeros(1, int),
         state=agent(run, 1),
     )

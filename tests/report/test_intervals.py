@@ -11,7 +11,7 @@ from purerl.report.plots.runs import run_curve
 from purerl.report.statistics.intervals import FEWEST
 from purerl.report.tables import best_table, episodes_table, run_table
 from purerl.tuning import result
-from purerl.tuning.console import holdout_table
+from purerl.tuning.api import holdout_table
 from tests.helpers import slow_but
 from tests.report import synthetic
 

@@ -10,8 +10,7 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.execution import memory
-from purerl.execution.members import Members
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
 from purerl.train import bind, make_segment
 from tests.helpers import slow_but, tiny_config

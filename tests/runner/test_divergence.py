@@ -285,7 +285,7 @@ def test_a_resumed_run_knows_who_had_diverged(some_lost, tmp_path, capsys):
 
 
 def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, capsys):
-    from purerl.cli import evaluate, export, render
+    from purerl.cli import policies
 
     config = tiny_config(learning_rate=1e30)
     out = tmp_path / "run"
@@ -296,11 +296,15 @@ def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, ca
     assert plots.run_curve(run).axes and tables.run_table(run).row_count == 2
     video = ("--out", str(tmp_path / "video.gif"), "--max-steps", "2")
     for main, arguments, who in (
-        (evaluate.main, ("--episodes", "1"), "seeds 0 to 1 diverged, the first in"),
-        (export.main, ("--seed", "1"), "seed 1 diverged in"),
-        (render.main, ("--seeds", "0", *video), "seed 0 diverged in"),
+        (
+            policies.main_evaluate,
+            ("--episodes", "1"),
+            "seeds 0 to 1 diverged, the first",
+        ),
+        (policies.main_export, ("--seed", "1"), "seed 1 diverged"),
+        (policies.main_render, ("--seeds", "0", *video), "seed 0 diverged"),
     ):
         capsys.readouterr()
         assert main([str(out), *arguments]) == 0
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"{who} update ") and "worth nothing" in line
+        assert line.startswith(f"{who} in update ") and "worth nothing" in line

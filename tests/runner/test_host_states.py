@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import export as exporting
+from purerl.cli import policies as exporting
 from purerl.scale.host import HostKey, to_device, to_host
 from tests.helpers import assert_same_bits, tiny_config
 
@@ -86,7 +86,7 @@ def test_one_of_many_agents_goes_to_the_device_without_the_others(
     assert_same_bits(played.episode_return, alone.episode_return[:1])
     monkeypatch.setattr(exporting, "load_run", lambda folder: many)
     out = tmp_path / "exported"
-    assert exporting.main([str(tmp_path), "--out", str(out)]) == 0
+    assert exporting.main_export([str(tmp_path), "--out", str(out)]) == 0
     assert (out / "policy.stablehlo").exists()
 
 

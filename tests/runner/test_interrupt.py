@@ -15,7 +15,7 @@ import purerl
 from purerl.cli import main
 from purerl.runner import interrupt
 from purerl.runner.interrupt import Interrupt
-from purerl.storage.lock import locked
+from purerl.storage.files import locked
 
 from .conftest import SEGMENT, assert_same_bits, outcome, run_tiny
 from .told import Acts

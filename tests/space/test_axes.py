@@ -7,9 +7,8 @@ import pytest
 import purerl
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
-from purerl.space.axes import ends, from_dict, read_axis, to_dict
+from purerl.space.axes import ends, from_dict, label, labels, read_axis, to_dict
 from purerl.space.design import expand
-from purerl.space.labels import label, labels
 from purerl.space.points import for_fields
 from tests.helpers import tiny_config
 

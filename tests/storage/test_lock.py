@@ -10,13 +10,13 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.storage import lock
+from purerl.storage import files
 from tests.helpers import tiny_config
 
 HOLD = """
     import sys, time
     from pathlib import Path
-    from purerl.storage.lock import locked
+    from purerl.storage.files import locked
     with locked(Path(sys.argv[1])):
         print("held", flush=True)
         time.sleep(600)
@@ -36,37 +36,37 @@ def other(tmp_path):
 def test_a_folder_in_use_is_refused_until_that_process_ends(tmp_path, other):
     folder = tmp_path / "run"
     with pytest.raises(ConfigError, match=f"in use by process {other.pid} on "):
-        with lock.locked(folder):
+        with files.locked(folder):
             raise AssertionError
     other.kill()
     other.wait()
-    with lock.locked(folder):
-        assert str(os.getpid()) in (folder / lock.LOCK).read_text()
+    with files.locked(folder):
+        assert str(os.getpid()) in (folder / files.LOCK).read_text()
 
 
 def test_a_thread_of_this_process_is_refused_too(tmp_path):
-    with lock.locked(tmp_path):
+    with files.locked(tmp_path):
         with pytest.raises(ConfigError, match=f"in use by process {os.getpid()} on "):
-            with lock.locked(tmp_path):
+            with files.locked(tmp_path):
                 raise AssertionError
     assert not list(tmp_path.iterdir())
-    with lock.locked(tmp_path):
+    with files.locked(tmp_path):
         pass
 
 
 def test_a_lock_that_was_taken_away_meanwhile_is_made_again(tmp_path, monkeypatch):
-    flock, calls = lock.fcntl.flock, []
+    flock, calls = files.fcntl.flock, []
 
     def flock_after_its_end(file, how):
         calls.append(how)
         if len(calls) == 1:  # Its holder ends between our opening and our locking.
-            (tmp_path / lock.LOCK).unlink()
+            (tmp_path / files.LOCK).unlink()
         flock(file, how)
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock_after_its_end)
-    with lock.locked(tmp_path):
+    monkeypatch.setattr(files.fcntl, "flock", flock_after_its_end)
+    with files.locked(tmp_path):
         assert len(calls) == 2
-        assert str(os.getpid()) in (tmp_path / lock.LOCK).read_text()
+        assert str(os.getpid()) in (tmp_path / files.LOCK).read_text()
 
 
 LEFT = (
@@ -86,7 +86,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path, shared):
     late = tmp_path / ".config.yaml.12345678"  # it is being written now
     late.write_text("half")
     os.utime(late, (time.time() + 60.0,) * 2)
-    with lock.locked(tmp_path, shared=shared):
+    with files.locked(tmp_path, shared=shared):
         left = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")}
     assert left & {*LEFT, *KEPT} == {*KEPT}
     assert "checkpoints/7.orbax-checkpoint-tmp" not in left and late.exists()
@@ -94,16 +94,16 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path, shared):
 
 def test_a_shared_folder_is_cleaned_by_whoever_is_alone_in_it(tmp_path):
     half = tmp_path / ".trials.csv.44c0dd0e"
-    with lock.locked(tmp_path, shared=True):
+    with files.locked(tmp_path, shared=True):
         half.write_text("half")
         os.utime(half, (time.time() - 60.0,) * 2)
-        with lock.locked(tmp_path, shared=True):
+        with files.locked(tmp_path, shared=True):
             assert half.exists()  # the first one may be writing it
         with pytest.raises(ConfigError, match="in use by process"):
-            with lock.locked(tmp_path):
+            with files.locked(tmp_path):
                 raise AssertionError
     assert [path.name for path in tmp_path.iterdir()] == [half.name]
-    with lock.locked(tmp_path, shared=True):
+    with files.locked(tmp_path, shared=True):
         assert not half.exists()
 
 
@@ -126,7 +126,7 @@ TOOLS = {
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_no_tool_writes_into_a_folder_in_use(tool, tmp_path):
-    with lock.locked(tmp_path):
+    with files.locked(tmp_path):
         with pytest.raises(ConfigError, match="is in use by process"):
             TOOLS[tool](tmp_path)
-        assert [path.name for path in tmp_path.iterdir()] == [lock.LOCK]
+        assert [path.name for path in tmp_path.iterdir()] == [files.LOCK]

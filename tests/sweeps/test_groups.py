@@ -12,8 +12,8 @@ from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
-from purerl.sweeps.console import group_label
 from purerl.sweeps.groups import group_points, member_id
+from purerl.sweeps.loop import group_label
 from tests.helpers import tiny_config
 
 from .conftest import outline_of

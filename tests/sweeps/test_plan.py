@@ -3,11 +3,10 @@ import pytest
 
 import purerl
 from purerl.execution import memory
-from purerl.execution.members import Members
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
-from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import plan
+from purerl.sweeps import plan as lane_finder
 from purerl.train import bind
 from tests.helpers import tiny_config
 

@@ -8,8 +8,7 @@ import pytest
 import purerl
 from purerl.execution import programs
 from purerl.execution.curves import Curves, Segment
-from purerl.execution.members import Members
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers

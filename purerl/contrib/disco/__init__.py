@@ -3,10 +3,10 @@
 from purerl.algorithms import Entry
 from purerl.contrib.disco.algorithm import DiscoConfig as DiscoConfig
 from purerl.contrib.disco.algorithm import make, validate
-from purerl.contrib.disco.inputs import DiscoInputs as DiscoInputs
-from purerl.contrib.disco.inputs import DiscoTargets as DiscoTargets
-from purerl.contrib.disco.inputs import Outputs as Outputs
-from purerl.contrib.disco.inputs import Values as Values
+from purerl.contrib.disco.meta_network import DiscoInputs as DiscoInputs
+from purerl.contrib.disco.meta_network import DiscoTargets as DiscoTargets
+from purerl.contrib.disco.meta_network import Outputs as Outputs
+from purerl.contrib.disco.meta_network import Values as Values
 from purerl.contrib.disco.rules import CMPORule as CMPORule
 from purerl.contrib.disco.rules import DiscoRule as DiscoRule
 

@@ -31,8 +31,9 @@ import jax
 import jax.numpy as jnp
 
 from purerl import auto, networks
-from purerl.acting import observe, rollout
-from purerl.acting.observe import obs_shape, to_features
+from purerl.accelerator.kernels import traced_for_cpu
+from purerl.acting import rollout
+from purerl.acting.rollout import Transition
 from purerl.algorithms import checks, network_config, pieces
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
@@ -51,8 +52,8 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.contrib.disco.action_model import ActionModel, scaled_like
 from purerl.contrib.disco.learner import (
+    ActionModel,
     Learner,
     MovingMoments,
     Parts,
@@ -60,20 +61,21 @@ from purerl.contrib.disco.learner import (
     init_moments,
     make_optimiser,
     predict,
+    scaled_like,
 )
 from purerl.contrib.disco.rules import CMPORule, check_disco_rule
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
+from purerl.learning.averages import after
 from purerl.learning.branches import change_if, change_where
-from purerl.learning.collectives import after
 from purerl.metrics import BATCH, averages
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.networks.distributions import make_head
+from purerl.networks.observe import obs_shape, to_features
 from purerl.optimisers import Adam
 from purerl.replay import uniform as ring
-from purerl.tracing import traced_for_cpu
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # Sizes where the rule has no network that reads predictions.
 PREDICTION_SIZE = 1
@@ -209,7 +211,7 @@ def validate(config: DiscoConfig, env: Environment) -> None:
     if config.critic_gain != 1.0:
         raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
     checks.check_torsos(config, env, ("torso",))
-    if composite.has_mask(obs_shape(env.observation_space(env.default_params))):
+    if observe.has_mask(obs_shape(env.observation_space(env.default_params))):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "
             "nothing of that; use PPOConfig or LPGConfig."
@@ -398,7 +400,7 @@ def learn(
         learner, sums = change_where(due, change, learner)
 
     losses = averages(sums, {"gradient_steps": due.astype(jnp.int32)})
-    # Averages over devices must come one after another: see `collectives`.
+    # Averages over devices must come one after another: see `averages`.
     episodes = after(episodes, losses["policy_loss"], axis)
     done = (state.update + 1).astype(jnp.uint32)
     metrics = {

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from purerl.config import POSITIVE, ConfigError, dynamic
-from purerl.contrib.disco import meta_network, weights
-from purerl.contrib.disco.inputs import (
+from purerl.contrib.disco import meta_network
+from purerl.contrib.disco.meta_network import (
     DiscoInputs,
     DiscoTargets,
     Outputs,
@@ -82,7 +82,7 @@ class DiscoRule:
     rule with `params` has its weights as leaves, which can be vmapped.
 
     Attributes:
-        params: Layers by name, see `weights.shapes_of`; None where a file has them.
+        params: Layers by name, see `meta_network.shapes_of`; None with a file.
         path: Path of a file in the authors' format; empty where there are `params`.
         sha256: SHA-256 of the file in hexadecimal digits; empty for any file.
     """
@@ -133,14 +133,14 @@ class DiscoRule:
                 least 1.
         """
         if path:
-            weights.read(path, sha256)
-            return cls(path=path, sha256=sha256 or weights.digest_of(path))
-        sizes = weights.Sizes(
+            meta_network.read(path, sha256)
+            return cls(path=path, sha256=sha256 or meta_network.digest_of(path))
+        sizes = meta_network.Sizes(
             hidden_size, lifetime_size, prediction_size, units, embedding_size
         )
         for name, size in sizes._asdict().items():
             whole(f"the size {name!r} of DiscoRule", size)
-        return cls(weights.draw(sizes, int(seed)))
+        return cls(meta_network.draw(sizes, int(seed)))
 
     @property
     def prediction_size(self) -> int:
@@ -160,7 +160,7 @@ class DiscoRule:
                 "rule must have weights, got DiscoRule(); use "
                 'DiscoRule.load("disco_103.npz"), or DiscoRule.make() for random ones.'
             )
-        return weights.read(self.path, self.sha256)
+        return meta_network.read(self.path, self.sha256)
 
     def init(self) -> LSTMMemory:
         """Return what the rule remembers of an agent that is about to begin."""

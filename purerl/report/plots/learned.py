@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl import schedules
 from purerl.config import ConfigError
-from purerl.learning.two_hot import signed_log
+from purerl.learning.small_networks import signed_log
 from purerl.losses import ClipDrift, DPODrift, SquaredError
 from purerl.optimisers import LearnedOptimiser
 from purerl.optimisers.learned import DECAYS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.report import statistics
@@ -137,8 +138,7 @@ def _until_diverged(
 
 
 def _title(result: Run, words: str) -> str:
-    env = result.config.env
-    name = env if isinstance(env, str) else type(env).__name__
+    name = serialise.env_name(result.config.env)
     num = len(result.seeds)
     agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
     title = f"{name}: {agents}"

@@ -1,27 +1,183 @@
-"""From an environment's observation to the floats that a network takes.
+"""What networks see: features of observations, their shapes, and masks of actions.
 
-They are one array, or, of a `Dict` or `Tuple` space, the same pytree of arrays. Under
-the key `action_mask` of a `Dict` the mask of valid actions passes through: see
-`networks.composite`.
+What networks take of an observation is one array of floats, or, of a `Dict` or `Tuple`
+space, the same pytree of arrays. Its *shape* is a tuple of whole numbers, or the same
+pytree of such tuples, always without leading axes.
+
+Under the key `MASK` of a dictionary at the top there is no feature, but which actions
+are valid, bool `[..., A]`. No network sees it; it goes around the networks, to what
+they return (`Masked`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from purerl.config import ConfigError
-from purerl.learning import normalise
-from purerl.learning.collectives import after
-from purerl.networks import composite
+from purerl.learning import averages
+from purerl.learning.averages import after
 from purerl.types import Array, PyTree
+
+MASK = "action_mask"
+"""The key of a dictionary observation that says which actions are valid."""
+
+# The key of features that stand beside a mask or beside features of another network:
+# those of a memory or of a shared torso.
+FEATURES = "<features>"
+# This is far below every logit and every value, and yet finite: its softmax is exactly
+# zero, and neither its product with zero nor a gradient through it is NaN.
+EXCLUDED = -1e9
+
+
+def is_shape(x: Any) -> bool:
+    """Return whether `x` is the shape of one array, and no pytree of shapes."""
+    return isinstance(x, tuple) and all(isinstance(size, int) for size in x)
+
+
+def map_shape(function: Callable[[tuple[int, ...]], Any], shape: Any) -> Any:
+    """Return the pytree of what a function makes of the shape of every array."""
+    return jax.tree.map(function, shape, is_leaf=is_shape)
+
+
+def leaf_shapes(shape: Any) -> list[tuple[int, ...]]:
+    """Return the shape of every array, in the order of the pytree's leaves."""
+    return jax.tree.leaves(shape, is_leaf=is_shape)
+
+
+def has_mask(shape: Any) -> bool:
+    """Return whether observations of a shape say which actions are valid."""
+    return isinstance(shape, Mapping) and MASK in shape
+
+
+def part_keys(shape: Any) -> tuple[str, ...]:
+    """Return the keys of a dictionary of features, without that of the mask."""
+    return tuple(key for key in shape if key != MASK)
+
+
+def visible(shape: Any, keys: tuple[str, ...] = ()) -> Any:
+    """Return the shape of what a network sees; see `viewed`.
+
+    Args:
+        keys: Keys of a dictionary that the network sees; none for all keys.
+    """
+    if not isinstance(shape, Mapping):
+        return shape
+    if FEATURES in shape:
+        return shape[FEATURES]
+    return {key: shape[key] for key in keys or part_keys(shape)}
+
+
+def viewed(module: nn.Module, shape: Any, keys: tuple[str, ...] = ()) -> nn.Module:
+    """Return a module that takes all features, and shows some of them to `module`.
+
+    Args:
+        module: Module of what `visible` says.
+        keys: Keys of a dictionary that the module sees; none for all keys.
+    """
+    if not isinstance(shape, Mapping):
+        return module
+    if FEATURES in shape:
+        return View(module, FEATURES)
+    return View(module, tuple(keys) or part_keys(shape))
+
+
+class View(nn.Module):
+    """A module that sees a part of a dictionary.
+
+    Attributes:
+        module: Module of the part, and of whatever comes with it.
+        keys: Keys that it sees as a dictionary, or the key whose value it sees.
+    """
+
+    module: nn.Module
+    keys: tuple[str, ...] | str
+
+    def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
+        """Return the outputs of the module on the part."""
+        if isinstance(self.keys, str):
+            return self.module(obs[self.keys], *more)
+        return self.module({key: obs[key] for key in self.keys}, *more)
+
+
+class Masked(nn.Module):
+    """A network of logits or action values, of which invalid actions have none.
+
+    Where the mask is false, the output is `EXCLUDED` and has no gradient. So the policy
+    of the logits is the one over the valid actions alone (Huang & Ontanon 2022,
+    arXiv:2006.14171), and the largest value is that of a valid action.
+
+    Attributes:
+        module: Network of the features, with one output for each action.
+    """
+
+    module: nn.Module
+
+    def __call__(self, obs: Mapping[str, Any]) -> Array:
+        """Outputs `[..., A]` of features that have a mask `[..., A]`."""
+        return exclude(self.module(obs), obs[MASK])
+
+
+def exclude(outputs: Array, mask: Array) -> Array:
+    """Return logits or values with `EXCLUDED` in the place of invalid actions.
+
+    Args:
+        outputs: `[..., A]` logits or values of all actions.
+        mask: `[..., A]` bool, true for valid actions.
+    """
+    return jnp.where(mask, outputs, jnp.full_like(outputs, EXCLUDED))
+
+
+def mean_of_valid(values: Array, mask: Array) -> Array:
+    """Return the mean over the valid actions, `[..., 1]`.
+
+    Args:
+        values: `[..., A]` values of all actions.
+        mask: `[..., A]` bool, true for valid actions.
+    """
+    total = jnp.where(mask, values, 0.0).sum(-1, keepdims=True)
+    return total / jnp.maximum(mask.sum(-1, keepdims=True), 1)
+
+
+def mask_of(obs: PyTree) -> Array | None:
+    """Return the mask `[..., A]` of features; None where all actions are valid."""
+    return obs[MASK] if isinstance(obs, Mapping) and MASK in obs else None
+
+
+def beside_mask(features: Array, obs: PyTree, always: bool = False) -> PyTree:
+    """Return what heads on features take: these, with the mask of `obs` if it has one.
+
+    Args:
+        features: `[..., F]` that a torso or a memory made of `obs`.
+        obs: Features of the observation.
+        always: Whether features have their key without a mask too, for others beside
+            them.
+    """
+    mask = mask_of(obs)
+    if mask is None:
+        return {FEATURES: features} if always else features
+    return {FEATURES: features, MASK: mask}
+
+
+def head_shape(size: int, shape: Any, always: bool = False) -> Any:
+    """Return the shape of what `beside_mask` returns.
+
+    Args:
+        size: F, number of features.
+        shape: Shape of the features of the observation.
+        always: Whether features have their key without a mask too.
+    """
+    if has_mask(shape):
+        return {FEATURES: (size,), MASK: shape[MASK]}
+    return {FEATURES: (size,)} if always else (size,)
 
 
 def obs_shape(space: Any) -> Any:
-    """Return the shape of the features of one observation, see `networks.composite`.
+    """Return the shape of the features of one observation, see `networks.observe`.
 
     Raises:
         ValueError: a space that is none of `envs.spaces`, or an array without numbers.
@@ -57,7 +213,15 @@ def to_features(space: Any, obs: PyTree) -> Any:
         float32 `[..., *obs_shape(space)]`, of a `Dict` or `Tuple` a pytree of such.
     """
     if hasattr(space, "spaces"):
-        parts = {key: _part(key, part, obs[key]) for key, part in _items(space)}
+        parts = {}
+        for key, part in _items(space):
+            if key != MASK:
+                parts[key] = to_features(part, obs[key])
+                continue
+            mask = obs[key].astype(bool)
+            # After an episode's end there may be no valid action, and nothing to
+            # choose: then all are, so that every number stays finite.
+            parts[key] = mask | ~mask.any(-1, keepdims=True)
         return _like(space, parts)
     if hasattr(space, "n"):
         return jax.nn.one_hot(obs, int(space.n))
@@ -74,11 +238,11 @@ def to_features(space: Any, obs: PyTree) -> Any:
 def example(space: Any) -> Any:
     """Return features of one observation, to draw parameters with: `[1, ...]`."""
     shape = obs_shape(space)
-    if composite.is_shape(shape):
+    if is_shape(shape):
         return jnp.zeros((1, *shape))
-    found = composite.map_shape(lambda one: jnp.zeros((1, *one)), shape)
-    if composite.has_mask(shape):
-        found[composite.MASK] = jnp.ones((1, *shape[composite.MASK]), bool)
+    found = map_shape(lambda one: jnp.zeros((1, *one)), shape)
+    if has_mask(shape):
+        found[MASK] = jnp.ones((1, *shape[MASK]), bool)
     return found
 
 
@@ -117,7 +281,7 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
     if not (isinstance(parts, Mapping) and isinstance(obs, Mapping)):
         return obs
     missing = [key for key in parts if key not in obs]
-    seen = [key for key in parts if key in (keys or parts) or key == composite.MASK]
+    seen = [key for key in parts if key in (keys or parts) or key == MASK]
     blind = [key for key in missing if key in seen]
     if blind:
         raise ConfigError(
@@ -196,16 +360,6 @@ def _like(space: Any, values: dict[Any, Any]) -> Any:
     return values if isinstance(space.spaces, dict) else tuple(values.values())
 
 
-def _part(key: Any, space: Any, obs: PyTree) -> Any:
-    """The features of a part of an observation, or the mask."""
-    if key != composite.MASK:
-        return to_features(space, obs)
-    mask = obs.astype(bool)
-    # After an episode's end there may be no valid action, and nothing to choose: then
-    # all are, so that every number stays finite.
-    return mask | ~mask.any(-1, keepdims=True)
-
-
 def _is_picture(space: Any) -> bool:
     """Return whether members are `[height, width, channels]` in bytes from 0 to 255."""
     if len(space.shape) != 3 or np.dtype(space.dtype) != np.uint8:
@@ -220,15 +374,15 @@ def _is_picture(space: Any) -> bool:
 def init_moments(space: Any) -> PyTree:
     """Return the statistics of observations before anything was seen.
 
-    They are `normalise.Moments` of numbers, and nothing of pictures, of choices, which
+    They are `averages.Moments` of numbers, and nothing of pictures, of choices, which
     are one-hot, and of bits, whose features lie between 0 and 1 as they are. Of a
     `Dict` or `Tuple` they are a tuple, with an entry for each array in it.
     """
     shape = obs_shape(space)
-    if composite.is_shape(shape):
-        return normalise.init_moments(shape) if _is_scaled(space) else ()
-    pairs = zip(composite.leaf_shapes(shape), _scaled_leaves(space), strict=True)
-    return tuple(normalise.init_moments(one) if scaled else () for one, scaled in pairs)
+    if is_shape(shape):
+        return averages.init_moments(shape) if _is_scaled(space) else ()
+    pairs = zip(leaf_shapes(shape), _scaled_leaves(space), strict=True)
+    return tuple(averages.init_moments(one) if scaled else () for one, scaled in pairs)
 
 
 def merge_moments(
@@ -242,16 +396,16 @@ def merge_moments(
         axis_name: Mapped axis over which the samples are spread, if any.
     """
     if not hasattr(space, "spaces"):
-        return normalise.merge(moments, features, axis_name) if moments else moments
+        return averages.merge(moments, features, axis_name) if moments else moments
     merged: list[Any] = []
     before = None
     for one, part in zip(moments, jax.tree.leaves(features), strict=True):
         if not one:
             merged.append(one)
             continue
-        # Averages over devices must come one after another: see `collectives`.
+        # Averages over devices must come one after another: see `averages`.
         part = part if before is None else after(part, before, axis_name)
-        merged.append(normalise.merge(one, part, axis_name))
+        merged.append(averages.merge(one, part, axis_name))
         before = merged[-1].var.sum()
     return tuple(merged)
 
@@ -267,10 +421,10 @@ def normalised(
         clip: Largest absolute value of what is standardised.
     """
     if not hasattr(space, "spaces"):
-        return normalise.normalise(moments, features, clip) if moments else features
+        return averages.normalise(moments, features, clip) if moments else features
     leaves, structure = jax.tree.flatten(features)
     pairs = zip(moments, leaves, strict=True)
-    scaled = [normalise.normalise(m, x, clip) if m else x for m, x in pairs]
+    scaled = [averages.normalise(m, x, clip) if m else x for m, x in pairs]
     return jax.tree.unflatten(structure, scaled)
 
 
@@ -296,7 +450,7 @@ def _scaled_leaves(space: Any) -> Iterator[bool]:
         yield _is_scaled(space)
         return
     for key, part in _items(space):
-        if key == composite.MASK:
+        if key == MASK:
             yield False
         else:
             yield from _scaled_leaves(part)

@@ -1,23 +1,30 @@
-"""Small arrays side by side in one, so that a compiled loop has fewer kernels.
+"""Few kernels: the platform that programs are traced for, and loops made for it.
 
 With small networks an accelerator spends its time on starting kernels that follow one
 another. A loop that writes nine outputs per step has nine kernels for that alone, and
 copies of its carry beside them; with the outputs side by side in one array it has one.
 Numbers are packed as their 32 bits, so that what is unpacked is the same to the last.
 
-On a CPU a write costs nothing of the kind, and packing is work. So it is chosen when a
-program is traced, by the platform.
+On a CPU a write costs nothing of the kind, and packing is work. So the form is chosen
+when a program is traced, by the platform.
+
+The loop of a gated unit is here too (`unroll`). A unit is two functions: a product of
+its memory, and gates of that product and of the inputs. So a sequence's gradient can
+take all products but one at once: the loop over the steps back in time is left with the
+gates and the product that passes the slope on.
 """
 
-from collections.abc import Callable
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import tracing
-from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
 Carry = TypeVar("Carry")
@@ -28,6 +35,31 @@ MOST_WORDS = 2**14
 MOST_CARRIED = 2**8
 # The longest vectors that are written by their columns.
 MOST_COLUMNS = 8
+# Steps that one turn of a loop makes on an accelerator. A turn costs a kernel for its
+# counter and others that write and copy, however many steps it makes; with more of them
+# a program is compiled for longer, and has few kernels less.
+STEPS_OF_TURN = 4
+# The platform that programs are traced for; None for that of JAX's default devices.
+_platform: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+@contextlib.contextmanager
+def traced_for(platform: str) -> Iterator[None]:
+    """Trace programs for a platform that is not that of JAX's default devices.
+
+    Args:
+        platform: The platform, such as `cpu` or `cuda`.
+    """
+    before = _platform.set(platform)
+    try:
+        yield
+    finally:
+        _platform.reset(before)
+
+
+def traced_for_cpu() -> bool:
+    """Return whether programs are traced for a CPU, where small kernels cost little."""
+    return (_platform.get() or jax.default_backend()) == "cpu"
 
 
 class Layout(NamedTuple):
@@ -70,7 +102,11 @@ def pack(tree: PyTree, axes: int) -> tuple[Packed, Layout]:
     packed = tuple(map(is_small, leaves, shapes))
     lead = next((leaf.shape[:axes] for leaf in leaves), ())
     words = [
-        _to_words(leaf).reshape(*lead, -1)
+        (
+            leaf.astype(jnp.int32)
+            if leaf.dtype == jnp.bool_
+            else jax.lax.bitcast_convert_type(leaf, jnp.int32)
+        ).reshape(*lead, -1)
         for leaf, is_in in zip(leaves, packed, strict=True)
         if is_in
     ]
@@ -97,7 +133,12 @@ def unpack(packed: Packed, layout: Layout) -> PyTree:
             continue
         size = int(np.prod(shape, dtype=int))
         words = packed.words[..., place : place + size]
-        leaves.append(_from_words(words, dtype).reshape(*lead, *shape))
+        leaf = (
+            words.astype(bool)
+            if dtype == jnp.bool_
+            else jax.lax.bitcast_convert_type(words, dtype)
+        )
+        leaves.append(leaf.reshape(*lead, *shape))
         place += size
     return jax.tree.unflatten(layout.structure, leaves)
 
@@ -162,7 +203,7 @@ def carry_packers(
     by side in one; on a CPU both functions return what they are given.
     """
     if not is_carried_together(tree, axes):
-        return _unchanged, _unchanged
+        return lambda tree: tree, lambda tree: tree
     shapes = jax.eval_shape(lambda tree: tree, tree)
     layouts: list[Layout] = []
 
@@ -193,7 +234,7 @@ def steps_of_turn(tree: PyTree, axes: int, inputs: PyTree) -> int:
     """
     if not is_carried_together(tree, axes):
         return 1
-    return tracing.steps_of_turn(jax.tree.leaves(inputs)[0].shape[0])
+    return math.gcd(jax.tree.leaves(inputs)[0].shape[0], STEPS_OF_TURN)
 
 
 def computed_once(tree: PyTree, axes: int) -> PyTree:
@@ -269,10 +310,6 @@ def _has_columns(leaf: Array) -> bool:
     return is_short_vector and not traced_for_cpu()
 
 
-def _unchanged(tree: PyTree) -> PyTree:
-    return tree
-
-
 def is_small(leaf: Array, shape: tuple[int, ...]) -> bool:
     """Return whether an array goes into a packed one.
 
@@ -282,21 +319,123 @@ def is_small(leaf: Array, shape: tuple[int, ...]) -> bool:
     """
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return False
-    is_word = _is_bool(leaf.dtype) or np.dtype(leaf.dtype).itemsize == 4
+    is_word = leaf.dtype == jnp.bool_ or np.dtype(leaf.dtype).itemsize == 4
     return is_word and np.prod(shape, dtype=int) <= MOST_WORDS
 
 
-def _is_bool(dtype: np.dtype) -> bool:
-    return bool(jnp.issubdtype(dtype, jnp.bool_))
+def forget(memory: PyTree, done: Array) -> PyTree:
+    """Clear the memory, to zeros, where an episode ended.
+
+    Args:
+        memory: Pytree with leaves `[*lead, ...]`.
+        done: `[*lead]` bool, the episode has ended.
+    """
+
+    def clear(x: Array) -> Array:
+        ended = done.reshape(*done.shape, *[1] * (x.ndim - done.ndim))
+        return jnp.where(ended, jnp.zeros_like(x), x)
+
+    return jax.tree.map(clear, memory)
 
 
-def _to_words(leaf: Array) -> Array:
-    if _is_bool(leaf.dtype):
-        return leaf.astype(jnp.int32)
-    return jax.lax.bitcast_convert_type(leaf, jnp.int32)
+class Cell(NamedTuple):
+    """One step of a gated unit.
+
+    Attributes:
+        project: `(params, memory) -> product`, linear in the memory; all that the
+            parameters have to do with the memory.
+        gate: `(params, inputs, product, memory) -> memory`, number by number.
+    """
+
+    project: Callable[[PyTree, PyTree], Array]
+    gate: Callable[[PyTree, Array, Array, PyTree], PyTree]
+
+    def __call__(self, params: PyTree, inputs: Array, memory: PyTree) -> Any:
+        """Return the next memory.
+
+        Args:
+            inputs: `[B, ...]` inputs of the step.
+            memory: Memory `[B, ...]` before it.
+        """
+        return self.gate(params, inputs, self.project(params, memory), memory)
 
 
-def _from_words(words: Array, dtype: np.dtype) -> Array:
-    if _is_bool(dtype):
-        return words.astype(bool)
-    return jax.lax.bitcast_convert_type(words, dtype)
+def unroll(
+    cell: Cell, params: PyTree, inputs: Array, memory: PyTree, first: Array
+) -> Any:
+    """Return the memories `[T, B, ...]` of a sequence, cleared where episodes begin.
+
+    Args:
+        cell: The unit.
+        inputs: `[T, B, ...]` inputs of the steps.
+        memory: Memory `[B, ...]` before the first step.
+        first: `[T, B]` bool, the step begins an episode: the memory is cleared before
+            it.
+    """
+    if traced_for_cpu():
+        return _unroll(cell, params, inputs, memory, first)
+    return _with_few_kernels(cell, params, inputs, memory, first)
+
+
+def _unroll(
+    cell: Cell, params: PyTree, inputs: Array, memory: PyTree, first: Array
+) -> Any:
+    def step(memory: PyTree, xs: tuple[Array, Array]) -> tuple[PyTree, PyTree]:
+        inputs_t, first_t = xs
+        memory = cell(params, inputs_t, forget(memory, first_t))
+        return memory, memory
+
+    turn = 1 if traced_for_cpu() else math.gcd(len(first), STEPS_OF_TURN)
+    return jax.lax.scan(step, memory, (inputs, first), unroll=turn)[1]
+
+
+# The gradient of a scan keeps what the gates are made of, an array and a kernel each in
+# every step. Here only memories are kept: gates are computed again on the way back.
+_with_few_kernels = jax.custom_vjp(_unroll, nondiff_argnums=(0,))
+
+
+def _forward(
+    cell: Cell, params: PyTree, inputs: Array, memory: PyTree, first: Array
+) -> tuple[Any, tuple[Any, ...]]:
+    memories = _unroll(cell, params, inputs, memory, first)
+    return memories, (params, inputs, memory, first, memories)
+
+
+def _backward(cell: Cell, saved: tuple[Any, ...], slopes: PyTree) -> tuple[Any, ...]:
+    """Gradients of parameters, inputs and the first memory; see `_forward`."""
+    params, inputs, memory, first, memories = saved
+    before = jax.tree.map(
+        lambda start, later: jnp.concatenate([start[None], later[:-1]]),
+        memory,
+        memories,
+    )
+    before = forget(before, first)
+    products, pull_products = jax.vjp(cell.project, params, before)
+
+    def step_back(slope: PyTree, xs: tuple[Any, ...]) -> tuple[PyTree, PyTree]:
+        inputs_t, product_t, before_t, first_t, slope_t = xs
+        slope = jax.tree.map(jnp.add, slope, slope_t)
+        gate = partial(cell.gate, params, inputs_t)
+        _, pull_gate = jax.vjp(gate, product_t, before_t)
+        of_product, direct = pull_gate(slope)
+        _, pull_project = jax.vjp(partial(cell.project, params), before_t)
+        (through,) = pull_project(of_product)
+        passed = jax.tree.map(jnp.add, direct, through)
+        return forget(passed, first_t), slope
+
+    start = jax.tree.map(jnp.zeros_like, memory)
+    xs = inputs, products, before, first, slopes
+    turn = 1 if traced_for_cpu() else math.gcd(len(first), STEPS_OF_TURN)
+    slope, slopes = jax.lax.scan(step_back, start, xs, reverse=True, unroll=turn)
+
+    def gates(params: PyTree, inputs: Array, products: Array) -> Any:
+        return cell.gate(params, inputs, products, before)
+
+    _, pull_gates = jax.vjp(gates, params, inputs, products)
+    of_gates, of_inputs, of_products = pull_gates(slopes)
+    of_project, _ = pull_products(of_products)
+    of_params = jax.tree.map(jnp.add, of_gates, of_project)
+    return of_params, of_inputs, slope, np.zeros(first.shape, jax.dtypes.float0)
+
+
+_with_few_kernels.defvjp(_forward, _backward)
