@@ -164,8 +164,14 @@ class MemoryProbe(Probe):
 
     Right pays +1, wrong -1, and the actions before count for nothing. Best return 1,
     `V = gamma^(blanks - time)`. The observation on which the last action is chosen is
-    0 for either sign, so whoever sees nothing else averages exactly 0.
+    0 for either sign, so whoever sees nothing else averages exactly 0. Where
+    `continuous`, an action in -1 .. 1 is paid its product with the sign.
+
+    Attributes:
+        continuous: Actions are numbers, for algorithms that need such.
     """
+
+    continuous: bool = False
 
     shows_sign: ClassVar[bool] = True
 
@@ -174,13 +180,20 @@ class MemoryProbe(Probe):
         """The default parameters, with three blanks."""
         return MemoryProbeParams()
 
+    def action_space(self, params: MemoryProbeParams | None = None) -> Space:
+        """Return two actions, or an interval."""
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
+
     def step_env(
         self, key: Array, state: ProbeState, action: Array, params: MemoryProbeParams
     ) -> Step:
         """Show nothing; after the last blank end the episode and pay for agreement."""
         is_last = state.time == params.blanks
-        agrees = (action == 1) == (state.sign > 0)
-        paid = jnp.where(agrees, params.reward, -params.reward)
+        if self.continuous:
+            paid = params.reward * state.sign * jnp.clip(action[0], -1.0, 1.0)
+        else:
+            agrees = (action == 1) == (state.sign > 0)
+            paid = jnp.where(agrees, params.reward, -params.reward)
         reward = jnp.where(is_last, paid, 0.0).astype(jnp.float32)
         next_state = ProbeState(state.time + 1, state.sign)
         return jnp.zeros(1), next_state, reward, is_last, {}

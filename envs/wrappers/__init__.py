@@ -10,6 +10,7 @@ from .observations import FlattenObservation as FlattenObservation
 from .observations import FrameStack as FrameStack
 from .observations import OneHotObservation as OneHotObservation
 from .observations import PreviousActionReward as PreviousActionReward
+from .observations import SelectObservation as SelectObservation
 from .observations import TimeObservation as TimeObservation
 from .randomised import Distribution as Distribution
 from .randomised import LevelState as LevelState

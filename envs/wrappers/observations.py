@@ -74,6 +74,53 @@ class FlattenObservation(ObservationWrapper):
         return Box(low, high, (int(np.prod(space.shape)),))
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class SelectObservation(ObservationWrapper):
+    """Some numbers of a vector: the others are hidden, so that a memory is of use.
+
+    `SelectObservation((0, 1))` is Pendulum without its velocity.
+
+    Attributes:
+        env: The environment inside; its observations are vectors.
+        indices: Places of the numbers that are shown, in their order.
+    """
+
+    indices: tuple[int, ...]
+
+    adds_to_observations: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Refuse places that a vector does not have."""
+        space = box_of(self.env, self.env.default_params, "SelectObservation")
+        size = space.shape[0] if len(space.shape) == 1 else 0
+        places = self.indices
+        if not (
+            isinstance(places, tuple)
+            and places
+            and all(type(i) is int and 0 <= i < size for i in places)
+        ):
+            raise ValueError(
+                "SelectObservation: indices must be places in a vector, such as "
+                f"SelectObservation((0, 1)), got {places!r}, and {self.env.name} "
+                f"observes {space}."
+            )
+
+    def observe(self, obs: Obs, state: Any, params: Any) -> Array:
+        """Return the numbers that are shown."""
+        return jnp.stack([obs[i] for i in self.indices])
+
+    def observation_space(self, params: Any = None) -> Box:
+        """Return the bounds of the numbers that are shown."""
+        space = box_of(self.env, self._params(params), "SelectObservation")
+        chosen = np.asarray(self.indices)
+
+        def shown(xp: Any, bounds: Any) -> Any:
+            return xp.broadcast_to(bounds[0], space.shape)[chosen]
+
+        low, high = (on_bounds(shown, bound) for bound in (space.low, space.high))
+        return Box(low, high, (len(chosen),), space.dtype)
+
+
 @struct.dataclass
 class FrameStackState(WrapperState):
     """The state of the environment inside, and what was seen.

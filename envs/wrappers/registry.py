@@ -15,6 +15,7 @@ from .observations import (
     FrameStack,
     OneHotObservation,
     PreviousActionReward,
+    SelectObservation,
     TimeObservation,
 )
 from .randomised import RandomLevels
@@ -23,7 +24,7 @@ from .steps import ActionRepeat, ClipReward, ScaleReward, StickyActions, Termina
 _CLASSES = (
     *(FrameStack, ActionRepeat, TimeObservation, TerminalLimit, StickyActions),
     *(ClipReward, ScaleReward, OneHotObservation, FlattenObservation),
-    *(PreviousActionReward, RandomLevels),
+    *(SelectObservation, PreviousActionReward, RandomLevels),
 )
 _OWN: dict[str, type] = {cls.__name__: cls for cls in _CLASSES}
 WRAPPERS: dict[str, type] = dict(_OWN)

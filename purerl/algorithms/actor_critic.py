@@ -3,13 +3,15 @@
 They differ in what the critics are fitted to and how the policy maximises them.
 Policies, critics and the replay buffer know continuous actions in [-1, 1] only; the
 environment gets them scaled to its bounds. Discrete actions have a policy of logits,
-and critics that value all of them at once.
+and critics that value all of them at once. With a memory, actor and critics are the
+same networks on memories in place of observations; see `replayed_memory`.
 
 Parameters stay layers inside an update, not one flat vector as in `dqn`: layers of 256
 units fill a kernel each, and taking them out of a vector would copy them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -20,16 +22,21 @@ import optax
 
 from purerl import networks
 from purerl.accelerator import twins
-from purerl.algorithms import checks, network_config, off_policy
+from purerl.acting import rollout
+from purerl.acting.policy import reject_stateless_act
+from purerl.algorithms import checks, network_config, off_policy, replayed_memory
+from purerl.algorithms import memory as memories
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
 from purerl.config import (
     FRACTION,
+    NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
     SIZES,
     Check,
     ConfigError,
+    check_idle,
     config_dataclass,
     dynamic,
     static,
@@ -49,7 +56,7 @@ from purerl.networks.distributions import (
 from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.replay import batches
-from purerl.types import Array, PyTree
+from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 LARGEST_LOG_STD = 2.0
 LOG_STD = Check(lambda x: x < LARGEST_LOG_STD, "must be less than 2")
@@ -89,6 +96,21 @@ class ActorCriticConfig(OffPolicyConfig, ActorConfig):
         "Units of each hidden layer of the critics; () takes hidden_sizes.",
         SIZES,
     )
+    memory: Any = memories.memory_field(memories.NONE)
+    memory_size: int = memories.size_field()
+    head_sizes: tuple[int, ...] = memories.head_sizes_field((256,))
+    sequence_length: int = static(
+        16,
+        "Steps of a sequence with a memory: of every environment in a round, whose "
+        "gradient steps are as many times gradient_steps.",
+        POSITIVE,
+    )
+    burn_in: int = static(
+        8,
+        "Steps before a sequence that only bring its stored memory up to date, at most "
+        "sequence_length.",
+        NON_NEGATIVE,
+    )
 
 
 def validate(config: Any, env: Environment) -> None:
@@ -97,6 +119,7 @@ def validate(config: Any, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
+    _check_sequences(config)
     off_policy.validate(config)
     has_std = hasattr(config, "log_std_min")
     space: Any = env.action_space(env.default_params)
@@ -124,6 +147,29 @@ def validate(config: Any, env: Environment) -> None:
         _check_networks(config, env, (num,), words)
 
 
+def _check_sequences(config: Any) -> None:
+    """Refuse sequences that do not fit rounds and batches."""
+    if not memories.has_memory(config):
+        idle = "sequence_length", "burn_in"
+        check_idle(config, idle, "memory", "memory='gru'")
+        return
+    if config.num_steps != 1:
+        raise ConfigError(
+            f"num_steps must be 1 with a memory, got {config.num_steps}: a round is a "
+            f"sequence of every environment; set sequence_length "
+            f"({config.sequence_length}) in its place."
+        )
+    length, size = config.sequence_length, config.batch_size
+    if size % length:
+        near = max(1, size // length) * length
+        raise ConfigError(
+            f"batch_size must be divisible by sequence_length ({length}) with a memory,"
+            f" got {size}: a batch has whole sequences; nearest: {near} or "
+            f"{near + length}."
+        )
+    off_policy.validate_sequences(config)
+
+
 def _check_bounded_actions(config: Any, env: Environment) -> None:
     """Refuse actions to whose bounds nothing can be scaled."""
     space: Any = env.action_space(env.default_params)
@@ -147,10 +193,24 @@ def _check_bounded_actions(config: Any, env: Environment) -> None:
 
 def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
     """Refuse networks that do not fit the observations, the policy or the actions."""
-    checks.check_torsos(config, env, ("actor", "critic"))
-    shape = obs_shape(env.observation_space(env.default_params))
-    checks.check_whole(config, "actor", [shape], outputs, words)
     space: Any = env.action_space(env.default_params)
+    shape = obs_shape(env.observation_space(env.default_params))
+    if memories.has_memory(config):
+        size = checks.checked_size(config, env)
+        for field in ("actor", "critic"):
+            checks.check_head(config, field, size)
+        checks.check_torsos(config, env, ("torso", "critic"))
+        checks.check_own(config, env, "critic")
+        shape = (size,)
+        is_auto = network_config.own(config, "critic") is None
+        if is_auto and not config.head_sizes and not hasattr(space, "n"):
+            raise ConfigError(
+                "head_sizes must have a layer where actions are continuous, got (): "
+                "without one a critic is linear in the action; (256,) is the default."
+            )
+    else:
+        checks.check_torsos(config, env, ("actor", "critic"))
+    checks.check_whole(config, "actor", [shape], outputs, words)
     if hasattr(space, "n"):
         judged, values = [shape], (int(space.n),)
         said = f"values of {space.n} actions"
@@ -176,21 +236,40 @@ def build(
         make_actor: `(config, shape of features, dimensions) -> actor` of continuous
             actions.
     """
-    agent = off_policy.make_agent(config, env, axis_name, "auto")
+    has_memory = memories.has_memory(config)
+    replay = replayed_memory.make_replay if has_memory else batches.of_steps
+    agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
     config, head = agent.config, agent.head
     shape, num = obs_shape(agent.obs_space), head.num_outputs
+    memory = replayed_memory.build(config, shape) if has_memory else None
+    if memory is not None:
+        shape = observe.head_shape(memory.kind.size, shape)
     if head.is_discrete:
         actor, critics = logits_actor(config, shape, num), all_critics
     else:
         actor, critics = make_actor(config, shape, num), action_critics
-    return agent._replace(actor=actor, critics=critics(config, shape, num))
+    nets = {"actor": actor, "critics": critics(config, shape, num)}
+    if memory is not None:
+        nets = replayed_memory.with_memories(memory, **nets)
+    return agent._replace(**nets)
+
+
+def layers_of(config: Any, shape: Any, field: str) -> nn.Module:
+    """Make what a network has below its head: a torso, or the layers on a memory."""
+    if memories.has_memory(config):
+        dense = network_config.dense_layers(config, config.head_sizes)
+        return observe.viewed(dense, shape)
+    sizes = None
+    if field == "critic":
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+    return network_config.torso_of(config, shape, field, sizes)
 
 
 def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """Make a policy of logits over discrete actions."""
     actor = network_config.whole(config, "actor", shape)
     if actor is None:
-        torso = network_config.torso_of(config, shape, "actor")
+        torso = layers_of(config, shape, "actor")
         actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
     return networks.Masked(actor) if observe.has_mask(shape) else actor
 
@@ -206,7 +285,7 @@ def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     own = network_config.whole(config, "actor", shape, finish)
     if own is not None:
         return own
-    torso = network_config.torso_of(config, shape, "actor")
+    torso = layers_of(config, shape, "actor")
     if getattr(config, "crossq", False):
         torso = torso.clone(batch_norm=True)
     return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
@@ -219,8 +298,7 @@ def all_critics(config: Any, shape: Any, num_actions: int) -> nn.Module:
         own = network_config.whole(config, "critic", shape)
         if own is not None:
             return own
-        sizes = config.critic_hidden_sizes or config.hidden_sizes
-        torso = network_config.torso_of(config, shape, "critic", sizes)
+        torso = layers_of(config, shape, "critic")
         return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
 
     return _critics(config, make)
@@ -230,19 +308,21 @@ def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
     """Make the critics of observation and action: two, or as many as the config says.
 
     What is no vector, and what a torso of the user's own sees, is made features before
-    it stands beside the action.
+    it stands beside the action, as a memory has done already.
     """
     del num_actions
+    has_memory = memories.has_memory(config)
+    sizes = config.critic_hidden_sizes or config.hidden_sizes
 
     def make() -> nn.Module:
         own = network_config.whole(config, "critic", shape)
         if own is not None:
             return own
         return networks.ActionCritic(
-            config.critic_hidden_sizes or config.hidden_sizes,
+            config.head_sizes if has_memory else sizes,
             config.activation,
             config.layer_norm,
-            network_config.encoder_of(config, shape),
+            None if has_memory else network_config.encoder_of(config, shape),
             network_config.dtype_of(config),
             config.torso_gain,
             config.critic_gain,
@@ -288,7 +368,7 @@ def init(
     action = jnp.zeros((1, agent.head.num_outputs))
     judged = [obs] if agent.head.is_discrete else [obs, action]
     made = {"actor": (agent.actor, [obs]), "critics": (agent.critics, judged)}
-    params = networks.init_params(keys[:2], made) | more
+    params = replayed_memory.init_params(keys[:2], made) | more
     learner = Learner(
         params=params,
         target_params={name: params[name] for name in targets},
@@ -296,7 +376,11 @@ def init(
             name: optimiser_of(agent.config, name).init(params[name]) for name in params
         },
     )
-    return off_policy.init_state(agent, key, keys[2], learner)
+    memory = ()
+    if agent.memory is not None:
+        num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
+        memory = agent.memory.blank(num_envs)
+    return off_policy.init_state(agent, key, keys[2], learner, memory)
 
 
 def enter(
@@ -319,29 +403,113 @@ def enter(
     return hooks, twins.joined(learner), twins.separated
 
 
-def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
-    """Return the action of a stochastic policy on observations `[..., *obs_shape]`.
+def algorithm(
+    agent: Agent,
+    init: Callable[[Any, Array], State],
+    enter: off_policy.Enter,
+    decide: Callable[[Agent, Any, Array | None], Array],
+) -> Algorithm:
+    """Return the algorithm of an agent, with a memory or without.
+
+    Args:
+        init: Function `(agent, key) -> state`.
+        enter: Function that opens an update, see `enter`.
+        decide: Function `(agent, outputs of the actor, key) -> action`, see `decide`.
+    """
+    if agent.memory is not None:
+        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent, decide))
+        return off_policy.algorithm(
+            agent, init, enter, reject_stateless_act, recurrence
+        )
+
+    def act_alone(
+        agent: Agent, state: State, obs: Array, key: Array | None = None
+    ) -> Array:
+        return act(agent, decide, state, obs, (), key)[0]
+
+    return off_policy.algorithm(agent, init, enter, act_alone)
+
+
+def act(
+    agent: Agent,
+    decide: Callable[[Agent, Any, Array | None], Array],
+    state: State,
+    obs: Array,
+    memory: PyTree,
+    key: Array | None = None,
+) -> tuple[Array, PyTree]:
+    """Return an action on observations `[..., *obs_shape]`, and the memory with them.
 
     Args:
         obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one:
-            the likeliest, or `tanh` of the mean.
+        memory: Memory `[..., ...]` of the episode before `obs`; () without one.
+        key: Random key, consumed; without one the action is the deterministic one.
+    """
+    features = observe.prepare(agent, state.obs_moments, obs)
+    outputs, memory = _outputs(agent, state.params["actor"], features, memory)
+    return decide(agent, outputs, key), memory
+
+
+def decide(agent: Agent, outputs: Any, key: Array | None) -> Array:
+    """Return the action of a stochastic policy, of the outputs of its network.
+
+    Without a key that is the likeliest, or `tanh` of the mean.
     """
     head = agent.head
-    features = observe.prepare(agent, state.obs_moments, obs)
-    outputs: Any = agent.actor.apply(state.params["actor"], features)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
 
 
-def explore(
-    agent: Agent, learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
-) -> tuple[Array, PyTree]:
-    """Sample the actions of a stochastic policy; see `off_policy.Hooks`."""
-    del step
-    outputs: Any = agent.actor.apply(learner.params["actor"], obs)
+def _outputs(
+    agent: Agent, params: PyTree, obs: Any, memory: PyTree
+) -> tuple[Any, PyTree]:
+    """Outputs of the actor on prepared observations, and the memory with them in it."""
+    if agent.memory is None:
+        return agent.actor.apply(params, obs), memory
+    return agent.actor.step(params, obs, memory)
+
+
+def make_hooks(agent: Agent, learn: Callable[..., Any], **parts: Any) -> Hooks:
+    """Return an algorithm's part of the learner, with a memory from sequences.
+
+    Args:
+        learn: One gradient step, see `off_policy.Hooks`.
+        **parts: Other fields of the hooks.
+    """
+    if agent.memory is None:
+        return Hooks(agent=agent, learn=learn, **parts)
+    return Hooks(
+        agent=agent,
+        learn=replayed_memory.by_sequence(agent.config, learn),
+        is_recurrent=True,
+        recall=partial(replayed_memory.recall, agent.memory),
+        **parts,
+    )
+
+
+def sampled(agent: Agent, outputs: Any, noise: Array) -> Array:
+    """Return the actions of a stochastic policy, of noise, as they are stored."""
     raw = agent.head.choose(outputs, noise)
-    return raw if agent.head.is_discrete else jnp.tanh(raw), memory
+    return raw if agent.head.is_discrete else jnp.tanh(raw)
+
+
+def explore(
+    agent: Agent,
+    choose: Callable[[Agent, Any, Array], Array],
+    learner: Learner,
+    obs: Any,
+    memory: PyTree,
+    noise: Array,
+    step: Array,
+) -> tuple[Array, PyTree]:
+    """Choose exploring actions by the outputs of the actor; see `off_policy.Hooks`.
+
+    Args:
+        choose: `(agent, outputs of the actor, noise) -> actions as they are stored`.
+    """
+    del step
+    outputs, memory = _outputs(agent, learner.params["actor"], obs, memory)
+    return choose(agent, outputs, noise), memory
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:

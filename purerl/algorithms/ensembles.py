@@ -34,6 +34,7 @@ from purerl.algorithms.actor_critic import (
     uses_subset,
 )
 from purerl.algorithms.off_policy import Batch, Learner, PrioritisedConfig
+from purerl.algorithms.replayed_memory import HEAD, WithMemory
 from purerl.config import (
     FEW,
     NON_NEGATIVE,
@@ -166,10 +167,14 @@ def draw_subsets(
     return jax.lax.top_k(uniform, subset)[1]
 
 
-def members(
-    critics: networks.Ensemble, params: PyTree, subset: Array | slice
-) -> tuple[networks.Ensemble, PyTree]:
-    """Return the critics of a set `[M]`, and their parameters, leaves `[M, ...]`."""
+def members(critics: Any, params: PyTree, subset: Array | slice) -> tuple[Any, PyTree]:
+    """Return the critics of a set `[M]`, and their parameters, leaves `[M, ...]`.
+
+    Critics with a memory have one for all.
+    """
+    if isinstance(critics, WithMemory):
+        head, chosen = members(critics.head, params[HEAD], subset)
+        return critics._replace(head=head), {**params, HEAD: chosen}
     chosen = jax.tree.map(lambda x: x[subset], params)
     few: Any = critics.clone(num=len(jax.tree.leaves(chosen)[0]))
     return few, chosen

@@ -46,12 +46,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.algorithms import actor_critic, off_policy
+from purerl.algorithms import actor_critic, replayed_memory
 from purerl.algorithms.actor_critic import (
     LOG_STD,
     ActorCriticConfig,
     Agent,
-    act,
     taken_values,
 )
 from purerl.algorithms.actor_critic import validate as validate
@@ -145,7 +144,7 @@ def make(
 ) -> Algorithm:
     """Build MPO for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.algorithm(agent, init, enter, act)
+    return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
 
 
 def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Agent:
@@ -183,14 +182,14 @@ def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
 
 def make_hooks(agent: Agent) -> Hooks:
     """Make MPO's part of the learner."""
-    return Hooks(
-        agent=agent,
+    return actor_critic.make_hooks(
+        agent,
+        partial(learn, agent),
         draw_action=agent.head.noise,
-        explore=partial(actor_critic.explore, agent),
+        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
         # Keys are drawn in place of noise: the noise of one step is wide enough for the
         # device, and that of a whole update would be large.
         draw_noise=jax.random.split,
-        learn=partial(learn, agent),
     )
 
 
@@ -285,10 +284,10 @@ def sample_actions(
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.
     """
     policy: Any = agent.actor.apply(targets["actor"], obs)
-    noise = agent.head.noise(key, (num, jax.tree.leaves(obs)[0].shape[0]))
+    noise = agent.head.noise(key, (num, policy.mean.shape[0]))
     repeated = jax.tree.map(lambda x: jnp.broadcast_to(x[None], noise.shape), policy)
     raw = agent.head.choose(repeated, noise)
-    all_obs = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (num, *x.shape)), obs)
+    all_obs = replayed_memory.repeated(obs, num)
     pair: Any = agent.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
     return policy, raw, jnp.minimum(*pair)
 

@@ -1,8 +1,8 @@
 """The learner of every algorithm with a replay buffer: act, store, learn.
 
 An update is `rounds_per_update` rounds. In each, every environment takes `num_steps`
-steps with the exploring policy, the transitions go into the replay buffer, and then
-`gradient_steps` gradient steps are taken on batches sampled from it. What is due when
+steps with the exploring policy, or with a memory those of a sequence. They go into the
+replay buffer, and then gradient steps are taken on batches from it. What is due when
 follows from the number of the round, one number that all vmapped agents share: the
 warm-up ends by a branch that stays a branch, and no agent waits for another.
 
@@ -29,8 +29,9 @@ from purerl.accelerator.kernels import traced_for_cpu
 from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, rollout
 from purerl.acting.exploration import valid_action
-from purerl.acting.rollout import Transition
+from purerl.acting.rollout import Transition, of_actor
 from purerl.algorithms import pieces
+from purerl.algorithms.memory import NONE, has_memory
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import (
     FRACTION,
@@ -95,13 +96,25 @@ class ReplayConfig(ObservedConfig):
         one_of(*ACTIVATIONS),
     )
 
-    # A subclass says how many there are.
-    num_steps = rounds_per_update = 1
+    # A subclass says how many there are, and what it remembers.
+    num_steps = rounds_per_update = sequence_length = 1
+    burn_in = 0
+    memory = NONE
+
+    @property
+    def steps_per_item(self) -> int:
+        """Steps of an item of the buffer: one, or with a memory a whole sequence."""
+        return self.sequence_length if has_memory(self) else 1
+
+    @property
+    def round_steps(self) -> int:
+        """Steps T of every environment in a round: with a memory, one sequence."""
+        return self.num_steps * self.steps_per_item
 
     @property
     def steps_per_round(self) -> int:
         """Environment steps of one round, `T * B`."""
-        return self.num_envs * self.num_steps
+        return self.num_envs * self.round_steps
 
     @property
     def steps_per_update(self) -> int:
@@ -114,9 +127,30 @@ class ReplayConfig(ObservedConfig):
         return self.gradient_steps
 
     @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: a memory learns through time too."""
+        learned = self.sequence_length + self.burn_in if has_memory(self) else 1
+        round_steps = self.round_steps + self.gradient_steps_per_round * learned
+        return self.rounds_per_update * round_steps
+
+    @property
+    def items_per_round(self) -> int:
+        """Items that a round puts into the buffer."""
+        return self.steps_per_round // self.steps_per_item
+
+    @property
+    def items_per_batch(self) -> int:
+        """Items of the buffer in a batch."""
+        return self.batch_size
+
+    @property
     def first_round(self) -> int:
-        """Number of the round that learns first: the one that ends the warm-up."""
-        return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
+        """Number of the round that learns first: the one that ends the warm-up.
+
+        With a burn-in not the very first one, whose sequences have no steps before.
+        """
+        least = 1 if has_memory(self) and self.burn_in else 0
+        return max(least, -(-self.learning_starts // self.steps_per_round) - 1)
 
     @property
     def total_gradient_steps(self) -> int:
@@ -138,7 +172,7 @@ class ReplayConfig(ObservedConfig):
 
 @config_dataclass
 class OffPolicyConfig(ReplayConfig):
-    """Fields of every algorithm that replays single steps."""
+    """Fields of every algorithm whose rounds are as long as the user wants."""
 
     num_envs: int = static(
         1, "Environments that one agent steps in parallel.", POSITIVE
@@ -161,9 +195,12 @@ class OffPolicyConfig(ReplayConfig):
 
     @property
     def gradient_steps_per_round(self) -> int:
-        """Gradient steps of a round, by `updates_per_step` or `gradient_steps`."""
+        """Gradient steps of a round, by `updates_per_step` or `gradient_steps`.
+
+        With a memory a round is `sequence_length` of those without one.
+        """
         if not self.updates_per_step:
-            return self.gradient_steps
+            return self.gradient_steps * self.steps_per_item
         return max(1, round(self.updates_per_step * self.steps_per_round))
 
     @property
@@ -177,24 +214,20 @@ class OffPolicyConfig(ReplayConfig):
         return self.learning_starts if self.random_steps < 0 else self.random_steps
 
     @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update: environment and gradient steps."""
-        return self.rounds_per_update * (self.num_steps + self.gradient_steps_per_round)
-
-    @property
-    def items_per_round(self) -> int:
-        """Items that a round puts into the buffer."""
-        return self.steps_per_round
+    def items_per_batch(self) -> int:
+        """Items of the buffer in a batch, of `batch_size` steps."""
+        return self.batch_size // self.steps_per_item
 
     @property
     def capacity(self) -> int:
-        """Transitions that the buffer holds: no more than the run has steps.
+        """Items that the buffer holds: no more than the run has.
 
         A multiple of `num_envs`, so that every environment has slots of its own.
         """
-        whole_steps = self.buffer_size // self.num_envs * self.num_envs
+        steps_each = self.num_envs * self.steps_per_item
         num_updates = max(1, self.total_timesteps // self.steps_per_update)
-        return min(whole_steps, num_updates * self.steps_per_update)
+        of_run = num_updates * self.steps_per_update // steps_each
+        return min(self.buffer_size // steps_each, of_run) * self.num_envs
 
 
 @config_dataclass
@@ -216,9 +249,10 @@ def validate(config: OffPolicyConfig) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
+    length = "sequence_length" if has_memory(config) else "num_steps"
     if config.buffer_size < config.steps_per_round:
         raise ConfigError(
-            f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"
+            f"buffer_size must hold the num_envs * {length} = {config.steps_per_round}"
             f" transitions of a round, got {config.buffer_size}."
         )
     steps = config.updates_per_step * config.steps_per_round
@@ -228,7 +262,7 @@ def validate(config: OffPolicyConfig) -> None:
         above = max(1, math.ceil(steps)) / config.steps_per_round
         near = f"{below:g}" if below == above else f"{below:g} or {above:g}"
         raise ConfigError(
-            "updates_per_step times the num_envs * num_steps = "
+            f"updates_per_step times the num_envs * {length} = "
             f"{config.steps_per_round} steps of a round must be a whole number of "
             f"gradient steps, got {config.updates_per_step:g} (that is {steps:g}); "
             f"nearest: {near}."
@@ -271,6 +305,32 @@ def validate_learning(config: Any) -> None:
             f"({config.total_timesteps})."
         )
     check_value_loss(config.value_loss)
+
+
+def validate_sequences(config: Any) -> None:
+    """Check the sequences that a memory learns from against burn-in, returns, buffer.
+
+    Raises:
+        ConfigError: naming the field, its value, the constraint and the default.
+    """
+    length, burn_in = config.sequence_length, config.burn_in
+    if burn_in > length:
+        raise ConfigError(
+            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
+            "the default): the steps before a sequence are those of the one before it."
+        )
+    if config.n_step > length:
+        raise ConfigError(
+            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
+            f"({type(config).n_step} is the default): returns end with the sequence."
+        )
+    least = (2 if burn_in else 1) * config.steps_per_round
+    if config.buffer_size < least:
+        each = "the two sequences" if burn_in else "the sequence"
+        raise ConfigError(
+            f"buffer_size must hold {each} of every environment that a gradient step "
+            f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
+        )
 
 
 class Agent(NamedTuple):
@@ -397,8 +457,9 @@ class Hooks(NamedTuple):
             it; None for an algorithm whose metrics are all of every gradient step.
         draw_shared: `(key, shape) -> choices [*shape, ...]` of gradient steps that all
             devices make alike; the noise of `learn` is then a pair, these second.
-        is_recurrent: Whether the agent has a memory and learns from sequences. It then
-            takes no random actions at first.
+        is_recurrent: Whether the agent has a memory and learns from sequences.
+        recall: `(learner, prepare, before, played) -> played` with the memories of what
+            never acts beside those of the actor; None where there are none.
     """
 
     agent: Agent
@@ -409,6 +470,7 @@ class Hooks(NamedTuple):
     policy_delay: int | None = None
     draw_shared: rollout.Draw | None = None
     is_recurrent: bool = False
+    recall: Callable[..., rollout.Played] | None = None
 
 
 # `(agent, state) -> (hooks, learner, leave)`: what an update works with, its parameters
@@ -480,7 +542,7 @@ def init_experience(agent: Agent, key: Array, memory: PyTree = ()) -> Experience
 
 def _examples(agent: Agent, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
     """Items of a round, for their shapes."""
-    num_steps, num_envs = agent.config.num_steps, envs.episode_return.shape[0]
+    num_steps, num_envs = agent.config.round_steps, envs.episode_return.shape[0]
     shape = (num_steps, num_envs)
 
     def each_step(x: Array) -> Array:
@@ -554,7 +616,7 @@ def run(
     randomness = rollout.draw_randomness(
         stepper,
         keys[:3],
-        rounds * config.num_steps,
+        rounds * config.round_steps,
         num_envs,
         partial(draw_actions, hooks),
     )
@@ -571,10 +633,9 @@ def run(
         player = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
         drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
-        played = rollout.unroll(
-            stepper, experience.envs, experience.memory, player, drawn
-        )
-        experience = remember(hooks, experience, number, played)
+        before = of_actor(experience.memory)
+        played = rollout.unroll(stepper, experience.envs, before, player, drawn)
+        experience = remember(hooks, learner, experience, number, played)
         (learner, priorities), metrics = learn_if_due(
             hooks, learner, experience, number, noise_learn, key
         )
@@ -614,16 +675,21 @@ def closed(
 
 def draw_actions(hooks: Hooks, key: Array, shape: tuple[int, ...]) -> PyTree:
     """Draw the noise of exploring actions, and the actions of the warm-up if any."""
-    if hooks.is_recurrent:
+    if not _warms_up(hooks):
         return hooks.draw_action(key, shape)
     key_action, key_random = jax.random.split(key)
     random = random_action(hooks.agent, key_random, shape)
     return hooks.draw_action(key_action, shape), random
 
 
+def _warms_up(hooks: Hooks) -> bool:
+    """Whether the first actions are random; those of recurrent DQN are by epsilon."""
+    return isinstance(hooks.agent.config, OffPolicyConfig)
+
+
 def by_round(config: ReplayConfig, steps: PyTree) -> PyTree:
     """Return leaves `[R, T, ...]` of what an update's steps have, `[R * T, ...]`."""
-    lead = config.rounds_per_update, config.num_steps
+    lead = config.rounds_per_update, config.round_steps
     return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), steps)
 
 
@@ -634,7 +700,7 @@ def numbers_of_steps(hooks: Hooks, number: Array, num_envs: int) -> Array:
     index = jnp.arange(num_envs, dtype=jnp.uint32)
     if axis is not None:
         index = index + jax.lax.axis_index(axis).astype(jnp.uint32) * num_envs
-    rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
+    rows = jnp.arange(config.round_steps, dtype=jnp.uint32) * config.num_envs
     return first + rows[:, None] + index[None]
 
 
@@ -647,7 +713,7 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
 
     def act(obs: Any, memory: PyTree, noise: tuple) -> Any:
         drawn, step = noise
-        if hooks.is_recurrent:
+        if not _warms_up(hooks):
             action, memory = hooks.explore(learner, obs, memory, drawn, step)
         else:
             exploring, random = drawn
@@ -665,10 +731,17 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
 
 
 def remember(
-    hooks: Hooks, experience: Experience, number: Array, played: rollout.Played
+    hooks: Hooks,
+    learner: Any,
+    experience: Experience,
+    number: Array,
+    played: rollout.Played,
 ) -> Experience:
     """Put the steps of round `number` into the buffer, and their priorities."""
     agent, axis = hooks.agent, hooks.agent.stepper.axis_name
+    if hooks.recall is not None:
+        prepare = partial(observe.prepare, agent, experience.obs_moments)
+        played = hooks.recall(learner, prepare, experience.memory, played)
     if hooks.is_recurrent:
         played = rollout.without_bad(played)
     transitions = played.transitions
@@ -864,7 +937,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         """Draw the randomness of all rounds, and open the replay buffer."""
         hooks, learner, _ = enter(agent, state)
         keys = update_keys(state, NUM_KEYS)
-        noise = draw_actions(hooks, keys[0], (rounds * config.num_steps, num_envs))
+        noise = draw_actions(hooks, keys[0], (rounds * config.round_steps, num_envs))
         numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
         count = partial(numbers_of_steps, hooks, num_envs=num_envs)
         experience = experience_of(state)
@@ -874,7 +947,8 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
             opened(hooks, experience),
             draw_learning(hooks, keys[3], keys[4]),
         )
-        return work, state.memory, (by_round(config, noise), jax.vmap(count)(numbers))
+        drawn = by_round(config, noise), jax.vmap(count)(numbers)
+        return work, of_actor(state.memory), drawn
 
     def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
         """Choose actions with the policy as it is in this round."""
@@ -886,7 +960,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         """Remember the steps of a round, and learn where that is due."""
         hooks, *_ = enter(agent, work.state)
         now = first + jnp.asarray(number).astype(jnp.uint32)
-        experience = remember(hooks, work.experience, now, played)
+        experience = remember(hooks, work.learner, work.experience, now, played)
         noise = jax.tree.map(lambda x: x[number], work.noise)
         (learner, priorities), sums = learn_if_due(
             hooks, work.learner, experience, now, noise, work.state.key
@@ -911,4 +985,4 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
             memory=jax.tree.map(jnp.zeros_like, state.memory),
         )
 
-    return Hosted(rounds, config.num_steps, begin, act, learn, finish, restart)
+    return Hosted(rounds, config.round_steps, begin, act, learn, finish, restart)

@@ -129,36 +129,12 @@ class RecurrentDQNConfig(QConfig):
     )
 
     @property
-    def num_steps(self) -> int:
-        """Steps of every environment in an update: those of one sequence."""
-        return self.sequence_length
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update: a gradient step runs through time too."""
-        learned = self.sequence_length + self.burn_in
-        return self.sequence_length + self.gradient_steps * learned
-
-    @property
-    def items_per_round(self) -> int:
-        """Items that an update puts into the buffer: a sequence of each environment."""
-        return self.num_envs
-
-    @property
     def capacity(self) -> int:
         """Sequences that the buffer holds.
 
         A multiple of `num_envs`, so that every environment has slots of its own.
         """
         return self.buffer_size // self.steps_per_update * self.num_envs
-
-    @property
-    def first_round(self) -> int:
-        """Number of the update that learns first: the one that ends the warm-up.
-
-        With a burn-in not the very first one, whose sequences have no steps before.
-        """
-        return max(1 if self.burn_in else 0, super().first_round)
 
 
 def validate(config: RecurrentDQNConfig, env: Environment) -> None:
@@ -167,28 +143,11 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    length, burn_in = config.sequence_length, config.burn_in
-    if burn_in > length:
-        raise ConfigError(
-            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
-            "the default): the steps before a sequence are those of the one before it."
-        )
-    if config.n_step > length:
-        raise ConfigError(
-            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
-            "(5 is the default): returns end with the sequence."
-        )
-    least = (2 if burn_in else 1) * config.steps_per_update
-    if config.buffer_size < least:
-        each = "the two sequences" if burn_in else "the sequence"
-        raise ConfigError(
-            f"buffer_size must hold {each} of every environment that a gradient step "
-            f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
-        )
     if not memories.has_memory(config):
         raise ConfigError(
             "memory must be that of a recurrent network, got 'none'; use DQNConfig."
         )
+    off_policy.validate_sequences(config)
     off_policy.validate_learning(config)
     exploration.check_share(config)
     checks.check_memory_values(config, env)

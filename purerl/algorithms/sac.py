@@ -58,10 +58,11 @@ from purerl.algorithms import (
     actor_critic,
     ensembles,
     network_config,
-    off_policy,
+    replayed_memory,
 )
-from purerl.algorithms.actor_critic import LOG_STD, Agent, act, taken_values
+from purerl.algorithms.actor_critic import LOG_STD, Agent, taken_values
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
+from purerl.algorithms.memory import has_memory
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
     FRACTION,
@@ -76,7 +77,7 @@ from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import after, pmean
 from purerl.learning.branches import StepCount
-from purerl.networks import layers, observe
+from purerl.networks import layers
 from purerl.networks.observe import obs_shape
 from purerl.optimisers import Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -133,6 +134,11 @@ def validate(config: SACConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     space: Any = env.action_space(env.default_params)
+    if config.crossq and has_memory(config):
+        raise ConfigError(
+            "crossq must be False with a memory: its statistics are those of single "
+            "steps, and a memory sees sequences. Leave one of them out."
+        )
     if config.crossq:
         _check_crossq(config, env)
     ensembles.validate(config)
@@ -181,7 +187,7 @@ def make(
 ) -> Algorithm:
     """Build SAC for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.algorithm(agent, init, enter, act)
+    return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
 
 
 def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Agent:
@@ -212,12 +218,12 @@ def make_hooks(agent: Agent) -> Hooks:
         # Noise of the actions at the next observations, and at the current ones.
         return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
 
-    return Hooks(
-        agent=agent,
+    return actor_critic.make_hooks(
+        agent,
+        partial(learn, agent),
         draw_action=head.noise,
-        explore=partial(actor_critic.explore, agent),
+        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
         draw_noise=draw_noise,
-        learn=partial(learn, agent),
         policy_delay=config.policy_delay,
         draw_shared=ensembles.subsets(config),
     )
@@ -385,7 +391,7 @@ def target_entropy(agent: Agent, obs: Any) -> Array | float:
     config, num = agent.config, agent.head.num_outputs
     if not agent.head.is_discrete:
         return config.entropy_per_dimension * num
-    mask = observe.mask_of(obs)
+    mask = replayed_memory.mask_of(obs)
     if mask is None:
         return config.entropy_share * np.log(num)
     largest = jnp.log(jnp.maximum(mask.sum(-1), 1).astype(jnp.float32))

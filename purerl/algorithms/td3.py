@@ -34,12 +34,7 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import (
-    actor_critic,
-    ensembles,
-    network_config,
-    off_policy,
-)
+from purerl.algorithms import actor_critic, ensembles, network_config
 from purerl.algorithms.actor_critic import Agent
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
@@ -54,7 +49,6 @@ from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.networks import observe
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -93,7 +87,7 @@ def make(
 ) -> Algorithm:
     """Build TD3 for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.algorithm(agent, init, enter, act)
+    return actor_critic.algorithm(agent, init, enter, decide)
 
 
 def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Agent:
@@ -106,7 +100,7 @@ def make_actor(config: TD3Config, shape: Any, num_actions: int) -> nn.Module:
     actor = network_config.whole(config, "actor", shape, jnp.tanh)
     if actor is not None:
         return actor
-    torso = network_config.torso_of(config, shape, "actor")
+    torso = actor_critic.layers_of(config, shape, "actor")
     return networks.TanhActor(torso, num_actions, config.actor_gain)
 
 
@@ -120,19 +114,15 @@ def make_hooks(agent: Agent) -> Hooks:
     config, head, axis = agent.config, agent.head, agent.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
 
-    def explore(
-        learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
-    ) -> tuple[Array, PyTree]:
-        del step
-        action: Any = agent.actor.apply(learner.params["actor"], obs)
-        return perturb(action, noise, config.exploration_noise), memory
+    def explored(agent: Agent, action: Array, noise: Array) -> Array:
+        return perturb(action, noise, agent.config.exploration_noise)
 
-    return Hooks(
-        agent=agent,
+    return actor_critic.make_hooks(
+        agent,
+        partial(learn, agent),
         draw_action=head.noise,
-        explore=explore,
+        explore=partial(actor_critic.explore, agent, explored),
         draw_noise=lambda key, shape: head.noise(key, (*shape, batch_size)),
-        learn=partial(learn, agent),
         policy_delay=config.policy_delay,
         draw_shared=ensembles.subsets(config),
     )
@@ -141,16 +131,8 @@ def make_hooks(agent: Agent) -> Hooks:
 enter = partial(actor_critic.enter, make_hooks)
 
 
-def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one there is no noise on the action.
-    """
-    features = observe.prepare(agent, state.obs_moments, obs)
-    action: Any = agent.actor.apply(state.params["actor"], features)
+def decide(agent: Agent, action: Array, key: Array | None) -> Array:
+    """Return the policy's action for the environment; without a key it has no noise."""
     if key is not None:
         noise = agent.head.noise(key, action.shape[:-1])
         action = perturb(action, noise, agent.config.exploration_noise)

@@ -150,7 +150,7 @@ def of_steps(config: Any, axis_name: str | None) -> Replay:
 
 
 def of_sequences(config: Any, axis_name: str | None) -> Replay:
-    """Make the replay of sequences of a `RecurrentDQNConfig`.
+    """Make the replay of the sequences that a memory learns from.
 
     Item `i + B` has the next steps of the environment of item `i`. With a burn-in of
     `N` steps the sequence that is learned from is item `i + B`, and the last `N` steps
@@ -174,7 +174,7 @@ def _sizes(config: Any, axis_name: str | None, total: int, margin: int) -> Sizes
     """This device's sizes; `margin` is in items of each environment."""
     num_envs, capacity, batch_size, total = (
         rollout.per_device(number, axis_name)
-        for number in (config.num_envs, config.capacity, config.batch_size, total)
+        for number in (config.num_envs, config.capacity, config.items_per_batch, total)
     )
     margin = margin * num_envs
     return Sizes(num_envs, capacity, batch_size, margin, total, axis_name)

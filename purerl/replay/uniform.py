@@ -156,19 +156,19 @@ def gather_n_step(
     if isinstance(buffer, rows.Rows):
         items = gather(buffer, every)
         steps = items.reward, items.terminated, items.truncated
-        reward, discount, terminated, last = _sum_rewards(steps, numbers, later, gamma)
+        reward, discount, terminated, last = sum_rewards(steps, numbers, later, gamma)
         first = jax.tree.map(lambda x: x[0], items)
         next_obs = first.next_obs if n == 1 else gather(buffer, last).next_obs
     else:
         # Observations of the later steps are not needed.
         steps = gather((buffer.reward, buffer.terminated, buffer.truncated), every)
-        reward, discount, terminated, last = _sum_rewards(steps, numbers, later, gamma)
+        reward, discount, terminated, last = sum_rewards(steps, numbers, later, gamma)
         first = gather(buffer, numbers)
         next_obs = gather(buffer.next_obs, last)
     return Window(first, reward, next_obs, discount, terminated)
 
 
-def _sum_rewards(
+def sum_rewards(
     steps: tuple[Array, Array, Array],
     numbers: Array,
     later: Array,

@@ -197,8 +197,13 @@ def check_split(config: Any, num_devices: int) -> None:
     Raises:
         ConfigError: naming the numbers and the nearest that fit.
     """
-    for name in ("num_envs", "batch_size"):
-        size = getattr(config, name, num_devices)
+    shared = {
+        "num_envs": getattr(config, "num_envs", num_devices),
+        "batch_size": getattr(config, "batch_size", num_devices),
+        # With a memory a batch has whole sequences.
+        "batch_size / sequence_length": getattr(config, "items_per_batch", num_devices),
+    }
+    for name, size in shared.items():
         if name == "num_envs" and size == 1 and num_devices > 1:
             raise ConfigError(
                 f"num_envs=1 cannot be spread over {num_devices} devices: an agent "

@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import sac
+from purerl.algorithms import actor_critic, sac
 from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
@@ -249,16 +249,20 @@ def test_the_policy_maximises_critics_with_running_statistics(stepped):
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-3, atol=1e-4)
 
 
+def act(parts, state, obs, key=None):
+    return actor_critic.act(parts, actor_critic.decide, state, obs, (), key)[0]
+
+
 def test_acting_takes_the_running_statistics_of_the_policy(stepped):
     parts, _, batch, _, new, _ = stepped
     state = jax.jit(lambda key: sac.init(parts, key))(jax.random.key(0))
     state = state._replace(params=new.params)
-    found = sac.act(parts, state, batch.obs)
+    found = act(parts, state, batch.obs)
     expected, _ = policy(
         new.params["actor"], batch.obs, jnp.zeros((N, 1)), running=True
     )
     np.testing.assert_allclose(found, 1.0 + 2.0 * expected, rtol=1e-3, atol=1e-4)
-    alone = sac.act(parts, state, batch.obs[0])
+    alone = act(parts, state, batch.obs[0])
     np.testing.assert_allclose(alone, found[0], rtol=1e-4, atol=1e-5)
 
 

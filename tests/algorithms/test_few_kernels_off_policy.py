@@ -31,6 +31,14 @@ CONFIGS = {
     "td3-quantiles": purerl.TD3Config(**SMALL, num_quantiles=5, dropped_quantiles=1),
     "sac-prioritised": purerl.SACConfig(**SMALL, prioritised=True),
     "mpo": purerl.MPOConfig(**SMALL, action_samples=3, target_update_interval=4),
+    "sac-memory": purerl.SACConfig(
+        **{**SMALL, "rounds_per_update": 4},
+        memory="gru",
+        memory_size=4,
+        head_sizes=(4,),
+        sequence_length=4,
+        burn_in=2,
+    ),
     # Sequences so short that they are rows of words.
     "recurrent_dqn": purerl.RecurrentDQNConfig(
         **{name: value for name, value in SMALL.items() if name != "rounds_per_update"},

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from scipy import optimize
 
 import purerl
-from purerl.algorithms import mpo
+from purerl.algorithms import actor_critic, mpo
 from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs import spaces
@@ -292,6 +292,10 @@ def test_deterministic_acting_during_training(acted):
     assert 0.4 < after.std() < 0.85
 
 
+def act(parts, state, obs, key=None):
+    return actor_critic.act(parts, actor_critic.decide, state, obs, (), key)[0]
+
+
 def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
     # The known bug: the raw mean was clipped, while the critics had seen its tanh.
     parts, state, batch = start
@@ -299,7 +303,7 @@ def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
     state = state._replace(params={**state.params, "actor": actor})
     mean = parts.actor.apply(state.params["actor"], batch.obs).mean
     assert np.abs(mean).max() > 0.5  # where tanh is far from the mean itself
-    action = mpo.act(parts, state, batch.obs)
+    action = act(parts, state, batch.obs)
     np.testing.assert_allclose(action, 1.0 + 2.0 * np.tanh(mean), rtol=1e-5, atol=1e-5)
 
 
@@ -307,7 +311,7 @@ def test_sampled_actions_have_the_policys_quantiles(start):
     parts, state, batch = start
     outputs = parts.actor.apply(state.params["actor"], batch.obs[:1])
     keys = jax.random.split(jax.random.key(0), 20_000)
-    actions = jax.jit(jax.vmap(lambda k: mpo.act(parts, state, batch.obs[0], k)))(keys)
+    actions = jax.jit(jax.vmap(lambda k: act(parts, state, batch.obs[0], k)))(keys)
     # 15.87% of a normal lies below mean - std; tanh and scaling are monotone.
     for z, share in ((-1.0, 0.1587), (0.0, 0.5), (1.0, 0.8413)):
         bound = 1.0 + 2.0 * np.tanh(outputs.mean + z * np.exp(outputs.log_std))

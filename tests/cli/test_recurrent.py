@@ -11,26 +11,36 @@ from purerl.runner.result import load_run
 
 pytestmark = pytest.mark.slow
 
-CONFIG = purerl.RecurrentPPOConfig(
-    total_timesteps=640,
-    num_envs=2,
-    num_steps=16,
-    num_epochs=2,
-    num_minibatches=2,
-    hidden_sizes=(8,),
-    memory_size=8,
-    head_sizes=(),
-    learning_rate=3e-2,
-    num_evaluations=1,
-    eval_episodes=2,
-    eval_max_steps=20,
-)
+SHARED = {
+    "env": "CartPole-v1",
+    "total_timesteps": 640,
+    "num_envs": 2,
+    "hidden_sizes": (8,),
+    "memory_size": 8,
+    "head_sizes": (),
+    "learning_rate": 3e-2,
+    "num_evaluations": 1,
+    "eval_episodes": 2,
+    "eval_max_steps": 20,
+}
+CONFIGS = {
+    "ppo": purerl.RecurrentPPOConfig(
+        num_steps=16, num_epochs=2, num_minibatches=2, **SHARED
+    ),
+    "sac": purerl.SACConfig(
+        memory="gru",
+        rounds_per_update=1,
+        learning_starts=64,
+        batch_size=32,
+        **SHARED,
+    ),
+}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture(scope="module", params=CONFIGS)
+def folder(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
-    purerl.run(CONFIG, seeds=2, out=out, lanes=2, progress=False)
+    purerl.run(CONFIGS[request.param], seeds=2, out=out, lanes=2, progress=False)
     return out
 
 
@@ -75,7 +85,7 @@ def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
     alone, forgetful = np.zeros((2, 3)), np.zeros((2, 3))
     for member in range(2):
         state = jax.tree.map(lambda x, i=member: jnp.asarray(x[i]), saved.state)
-        policy = purerl.make_policy(CONFIG, state)
+        policy = purerl.make_policy(saved.config, state)
         for i in range(3):
             alone[member, i] = play(policy, 5 + i, forgetful=False)
             forgetful[member, i] = play(policy, 5 + i, forgetful=True)

@@ -58,6 +58,15 @@ RECURRENT_DQN = {
     "total_timesteps": UPDATES * 2 * 16,
 }
 CONTINUOUS = {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE}
+REPLAYED_MEMORY = {
+    **CONTINUOUS,
+    "memory": "gru",
+    "memory_size": 4,
+    "head_sizes": (4,),
+    "sequence_length": 4,
+    "burn_in": 2,
+    "rounds_per_update": 4,
+}
 DISCRETE = {**OFF_POLICY, "env": "CartPole-v1"}
 REDQ = {
     **CONTINUOUS,
@@ -102,6 +111,21 @@ SMALL = {
         "num_critics": 3,
         "num_quantiles": 3,
         "dropped_quantiles": 1,
+    },
+    "sac/memory": REPLAYED_MEMORY,
+    "td3/memory": {
+        **REPLAYED_MEMORY,
+        "memory": "lru",
+        "prioritised": True,
+        "num_critics": 3,
+        "critic_subset": 2,
+        "normalize_observations": True,
+    },
+    "mpo/memory": {
+        **REPLAYED_MEMORY,
+        "n_step": 3,
+        "action_samples": 3,
+        "bootstrap_samples": 2,
     },
     "sac/crossq": {**CONTINUOUS, "crossq": True},
     "td3/ensemble": {**REDQ, "num_quantiles": 3},
@@ -198,6 +222,7 @@ LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
     *("dqn/rainbow", "dqn/implicit", "recurrent_dqn/prioritised"),
     *("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
+    *("td3/memory", "mpo/memory"),
 )
 
 

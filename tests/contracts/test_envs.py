@@ -33,7 +33,13 @@ WRAPPED = [
     ("CartPole-v1", ("FrameStack(3)", "TerminalLimit")),
     ("Breakout-MinAtar", ("StickyActions(0.1)", "FrameStack(2, zero)", "ClipReward")),
     ("Catch-bsuite", ("FlattenObservation", "ScaleReward(0.5)", "FrameStack(2)")),
-    ("Pendulum-v1", ("PreviousActionReward", "ActionRepeat(3)", "TimeObservation")),
+    (
+        "Pendulum-v1",
+        (
+            *("SelectObservation((0, 1))", "PreviousActionReward", "ActionRepeat(3)"),
+            "TimeObservation",
+        ),
+    ),
     ("Maze-v0", ("FrameStack(2)", "RandomLevels")),
 ]
 

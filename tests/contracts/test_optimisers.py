@@ -385,7 +385,7 @@ LEARNERS = [
     if "optimiser" in field_names(config_class(algorithm.partition("/")[0]))
 ]
 # They see the layers of a network, which here lie side by side or have statistics.
-STACKED = ("sac/redq", "sac/tqc", "td3/ensemble")
+STACKED = ("sac/redq", "sac/tqc", "td3/ensemble", "td3/memory")
 REFUSED = [
     *((algorithm, "Muon") for algorithm in STACKED),
     *((algorithm, "LearnedOptimiser") for algorithm in (*STACKED, "sac/crossq")),

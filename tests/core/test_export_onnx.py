@@ -23,6 +23,7 @@ CONFIGS = {
     "images": lambda: tiny_config(env="Breakout-MinAtar"),
     "dqn": lambda: small("dqn"),
     "sac": lambda: small("sac"),
+    "sac with a memory": lambda: small("sac/memory"),
     "gru": lambda: small("recurrent_ppo"),
     **{
         kind: lambda kind=kind: small("recurrent_ppo").replace(memory=kind)

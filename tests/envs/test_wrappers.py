@@ -244,6 +244,21 @@ def test_observations_in_another_form():
     assert env.observation_space().dtype == np.float32
 
 
+def test_a_selection_hides_the_other_numbers():
+    first, steps = play(Ladder())
+    wanted = [(obs[[1]], final[[1]], *rest) for obs, final, *rest in steps]
+    env = envs.wrap(Ladder(), ("SelectObservation((1,))",))
+    assert_equal(play(env), (first[[1]], wanted))
+    both = envs.wrap(CartPole(), ("SelectObservation((2, 0))",)).observation_space()
+    high = np.asarray(CartPole().observation_space().high)[[2, 0]]
+    np.testing.assert_array_equal(both.high, high)
+    for bad in ("(4,)", "()", "0", "(True,)"):
+        with pytest.raises(ValueError, match="indices must be places in a vector"):
+            envs.wrap(CartPole(), (f"SelectObservation({bad})",))
+    with pytest.raises(ValueError, match="observes"):
+        envs.wrap(Ladder("image"), ("SelectObservation((0,))",))
+
+
 @pytest.mark.parametrize("continuous", [False, True])
 def test_sticky_actions_repeat_what_was_executed(continuous):
     env = wrappers.StickyActions(Ladder(continuous=continuous), 0.5)

@@ -86,6 +86,15 @@ CONFIGS = {
     ),
     "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
     "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
+    "sac_memory": purerl.SACConfig(
+        **{**REPLAY, "num_steps": 1, "rounds_per_update": 4},
+        learning_rate=1e-2,
+        memory="gru",
+        memory_size=4,
+        head_sizes=(4,),
+        sequence_length=6,
+        burn_in=3,
+    ),
     "mpo": purerl.MPOConfig(
         **{**REPLAY, "batch_size": 4}, action_samples=3, learning_rate=1e-2
     ),
@@ -98,9 +107,9 @@ CONFIGS = {
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
 # Others with a memory are quick.
-SLOW = ("recurrent_ppo_transformer", "recurrent_dqn")
+SLOW = ("recurrent_ppo_transformer", "recurrent_dqn", "sac_memory")
 QUICK = [name for name in CONFIGS if name not in SLOW]
-CONTINUOUS = ("td3", "sac", "mpo")
+CONTINUOUS = ("td3", "sac", "sac_memory", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
 UPDATES, LIMIT = 4, 12  # a time limit that cuts many episodes

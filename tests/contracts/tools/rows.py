@@ -63,6 +63,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"prioritised": True, "value_rescaling": True, "dueling": True},
     ),
     "sac-discrete": ("sac", {"env": "CartPole-v1"}),
+    # Sequences from replay.
+    "sac-memory": ("sac", {"memory": "gru"}),
+    "td3-memory": ("td3", {"memory": "lru", "num_envs": 2, "n_step": 3}),
     "td3-two-envs": ("td3", {"num_envs": 2}),
     "sac-two-envs": ("sac", {"num_envs": 2}),
     "mpo-two-envs": ("mpo", {"num_envs": 2}),
