@@ -248,8 +248,17 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def identities(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return what tells the values of an axis apart: equal values have equal ones."""
-    return [_key(value, name) if callable(value) else label(value) for value in values]
+    """Return what tells the values of an axis apart: equal values have equal ones.
+
+    An environment object is itself; those that are written alike a design refuses.
+    """
+
+    def identity(value: Any) -> Any:
+        if hasattr(value, "step"):
+            return id(value)
+        return _key(value, name) if callable(value) else label(value)
+
+    return list(map(identity, values))
 
 
 def variable_of(metric: str, taken: Container[str]) -> str:
