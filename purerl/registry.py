@@ -215,7 +215,7 @@ def _imported(path: str, kind: str, base: type = object) -> type:
     """
     module, _, name = path.partition(":")
     try:
-        found = attrgetter(name)(imported(module))
+        found: Any = attrgetter(name)(imported(module))
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"cannot find the {kind} {path}: {error}") from None
     is_class = isinstance(found, type) and issubclass(found, base)
@@ -224,7 +224,7 @@ def _imported(path: str, kind: str, base: type = object) -> type:
             f"the {kind} {path} must be a flax.struct.dataclass with __call__, got "
             f"{found!r}."
         )
-    return found
+    return found  # type: ignore[return-value]
 
 
 def is_known(name: str) -> bool:

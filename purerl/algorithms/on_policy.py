@@ -511,8 +511,8 @@ def fit(
     if agent.terms:
         added, own = partial(_added, agent), extra.key_of(key)
         passes = passes._replace(added=added, key=own)
-    is_plain = agent.few_kernels is None or agent.memory or agent.terms
-    if is_plain or traced_for_cpu():
+    is_plain = bool(agent.memory or agent.terms) or traced_for_cpu()
+    if agent.few_kernels is None or is_plain:
         found = minimise(partial(loss, agent), *start, rows, key, passes)
     else:
         found = agent.few_kernels(agent, loss, *start, rows, key, passes)

@@ -75,7 +75,8 @@ def add_gradient(
     """Add the gradient of another loss; return the sum, and the metrics of that loss.
 
     XLA merges what two losses have in common, and a sum with what is summed, and rounds
-    otherwise then. On a CPU this is a branch, which is compiled by itself.
+    otherwise then. On a CPU this is a branch, which is compiled by itself: where the
+    other gradient is zero, many programs keep their bits.
 
     Args:
         grads: Gradient by `params`.

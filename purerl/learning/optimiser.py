@@ -160,7 +160,8 @@ def beside(
 
     def init(flat: Any) -> Any:
         (own, of_own), (more, of_more) = split(flat)
-        return (*make_own(of_own).init(own), make_heads(of_more).init(more))
+        first: Any = make_own(of_own).init(own)
+        return (*first, make_heads(of_more).init(more))
 
     def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
         (own, of_own), (more, of_more) = split(updates)
@@ -172,7 +173,7 @@ def beside(
         moves = {**of_own(own), **of_more(more)}
         return ravel_pytree(moves)[0], (*kept, last)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)  # type: ignore[arg-type]
 
 
 def transformation(

@@ -75,7 +75,7 @@ def check_terms(config: Any) -> None:
                 f" {shown(term)}: a plain function has no coef, and no file can hold "
                 f"it. For example {_EXAMPLE}; see docs/adding-loss.md."
             )
-        coef = getattr(term, "coef", None)
+        coef: Any = getattr(term, "coef", None)
         is_number = isinstance(coef, Tracer) or (
             isinstance(coef, int | float | np.ndarray | np.generic | jax.Array)
             and not isinstance(coef, bool)

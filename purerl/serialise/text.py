@@ -79,12 +79,12 @@ def part_text(part: Any) -> str:
     an environment, and what is not known here, as `env_name` does; several terms of
     `extra_loss` with their names, `near=Smooth(coef=0.1), far=...`.
     """
-    if isinstance(part, Mapping) and not modules.is_written(part):
-        return ", ".join(f"{name}={part_text(one)}" for name, one in part.items())
     if modules.is_module(part):
         return modules.text(part)
     if environments.is_object(part) or modules.is_written(part):
         return environments.env_name(part)
+    if isinstance(part, Mapping):
+        return ", ".join(f"{name}={part_text(one)}" for name, one in part.items())
     if not dataclasses.is_dataclass(part):
         return str(part)
     name = registry.name_of(type(part))
