@@ -273,7 +273,7 @@ def check_same(
 
 def _renamed(value: Any) -> Any:
     """A stored part by the name under which its class was registered later, if so."""
-    if isinstance(value, dict) and str(value.get("type", "")).startswith("<"):
+    if isinstance(value, dict) and ":" in str(value.get("type", "")):
         with contextlib.suppress(ConfigError):
             name = registry.name_of(registry.class_of(value["type"]))
             return {**value, "type": name}
