@@ -185,8 +185,7 @@ def show_pbt(result: populations.PBTResult) -> None:
     from purerl.report import tables
 
     console, best = Console(), result.best()
-    members = tables.member_rows(result.best_of_each())
-    console.print(_table("best member of each search", *members))
+    console.print(_best_members(result))
     title = f"schedule of member {best.member} of search {best.seed}"
     console.print(_table(title, *tables.schedule_rows(best)))
     _say_where(result, console)
@@ -218,8 +217,7 @@ def show_halving(result: halvings.HalvingResult) -> None:
 
     console, title = Console(), "members of all searches trained up to each rung"
     console.print(_table(title, *tables.rung_rows(result.dataset)))
-    members = tables.member_rows(result.best_of_each())
-    console.print(_table("best member of each search", *members))
+    console.print(_best_members(result))
     _say_where(result, console)
 
 
@@ -233,6 +231,14 @@ HALVING = Tool(
     With --out, the same command after a kill goes on, and ends with the same result.
     """,
 )
+
+
+def _best_members(result: Result) -> Table:
+    from purerl.report.tables import member_rows
+
+    best = result.best_of_each()
+    lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
+    return _table(f"best member of each search{lost}", *member_rows(best))
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
