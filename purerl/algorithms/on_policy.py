@@ -277,7 +277,8 @@ def learn_and_report(
         update=state.update + 1,
     )
     if agent.config.metrics:
-        metrics[BATCH] = played.transitions
+        transitions: Any = played.transitions
+        metrics[BATCH] = transitions
     return new, metrics
 
 

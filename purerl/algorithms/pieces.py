@@ -123,10 +123,11 @@ def take_steps(
             stepper, before, action, *randomness.restart(inputs_t)
         )
         learner, trace = steps.learn(learner, before, action, out, noise)
-        seen = ()
+        nothing: Any = ()
+        seen = nothing
         if config.metrics:
             rest = out.reward, out.next_obs, out.terminated, out.truncated
-            seen = rollout.Transition(before.obs, action, (), *rest)
+            seen = rollout.Transition(before.obs, action, nothing, *rest)
         return (learner, envs), (trace, seen)
 
     start = (steps.begin(state), state.envs)

@@ -412,7 +412,8 @@ def learn(
         **losses,
     }
     if config.metrics:
-        metrics[BATCH] = transitions
+        shown: Any = transitions
+        metrics[BATCH] = shown
     new = state._replace(
         **learner._asdict(),
         buffer=ring.by_env(buffer, num_envs),
