@@ -50,8 +50,8 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: Where the environment comes from: `purerl`, `gymnax`, `brax`, `craftax`,
-            `jumanji`, `playground`, `gymnasium`, `envpool` or `registered`.
+        source: Where the environment comes from: `purerl`, `registered`, `gymnax`,
+            `brax` or one of `SUITES`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -81,6 +81,7 @@ class _Package(NamedTuple):
         needs: Package of the extra that must be installed; its environments are known
             to it alone, and are no entries here.
         names: Names of its environments, for hints.
+        install: What pip installs, where it is no extra.
         on_host: Whether its environments are stepped on the host.
         draws_by_mujoco: Whether importing it imports MuJoCo, which looks for OpenGL.
     """
@@ -88,6 +89,7 @@ class _Package(NamedTuple):
     adapter: str
     needs: str = ""
     names: tuple[str, ...] = ()
+    install: str = ""
     on_host: bool = False
     draws_by_mujoco: bool = False
 
@@ -96,11 +98,11 @@ def make(id: str, **options: Any) -> Environment:
     """Make the environment called `id`.
 
     Args:
-        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `craftax/`, `jumanji/` or `playground/` and a name of that package's,
-            `brax/` and a name of `brax.envs.register_environment`, or `gymnasium/` or
-            `envpool/` and a name, for training on the host. A class of one's own has
-            its import path, `lab.envs:PointMass` or `lab.envs:PointMass(mass=2.0)`.
+        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`,
+            a package of `SUITES` and a name of its environments, such as
+            `"jumanji/Snake-v1"`, `brax/` and a name of
+            `brax.envs.register_environment`, or the import path of a class of one's
+            own, `lab.envs:PointMass` or `lab.envs:PointMass(mass=2.0)`.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
@@ -161,8 +163,8 @@ def registered() -> tuple[str, ...]:
 def source_of(id: str) -> str:
     """Return where an id comes from.
 
-    That is `purerl`, `gymnax`, `brax`, `craftax`, `jumanji`, `playground`, `gymnasium`,
-    `envpool` or `registered`, which what a user has registered in brax is too.
+    That is `purerl`, `gymnax`, `brax`, one of `SUITES` or `registered`, which what a
+    user has registered in brax is too.
 
     Raises:
         ValueError: no such id.
@@ -191,8 +193,12 @@ def describe(id: str, **options: Any) -> EnvDescription:
     """
     env = make(id, **options)
     params = env.default_params
-    # The first line of the documentation that is no heading, as brax's begins with.
-    lines = (inspect.getdoc(type(getattr(env, "wrapped", env))) or "").splitlines()
+    # The first line of the documentation that is no heading, as brax's begins with. Of
+    # another package's class it is the adapter's, where the class has none of its own.
+    inside = type(getattr(env, "wrapped", env))
+    own = vars(inside).get("__doc__") or ""
+    has_own = own and not own.startswith(f"{inside.__name__}(")  # As dataclasses have.
+    lines = (inspect.getdoc(inside if has_own else type(env)) or "").splitlines()
     return EnvDescription(
         id=id,
         source=source_of(id),
@@ -256,8 +262,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    extras = [name for name, one in _PACKAGES.items() if one.needs]
-    if package in extras and rest:
+    if package in SUITES and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
@@ -271,7 +276,7 @@ def _unknown_id(id: str) -> str:
     tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
     hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
-    others = ", ".join(f"{name}/NAME" for name in extras)
+    others = ", ".join(f"{name}/NAME" for name in SUITES)
     adds = "brax.envs.register_environment" if package == "brax" else "envs.register"
     return (
         f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
@@ -284,7 +289,7 @@ def _adapted(package: str, name: str, /, **options: Any) -> Environment:
     """Make an environment of another package by its name there."""
     theirs = _PACKAGES[package]
     if theirs.needs:
-        require_package(theirs.needs, extra=package)
+        require_package(theirs.needs, theirs.install or f"purerl[{package}]")
     module, _, cls = theirs.adapter.partition(":")
     with with_opengl_as_asked() if theirs.draws_by_mujoco else nullcontext():
         found = import_module(f".adapters.{module}", __package__)
@@ -299,11 +304,21 @@ _PACKAGES = {
     "playground": _Package(
         "playground:PlaygroundEnvironment", "mujoco_playground", draws_by_mujoco=True
     ),
+    "navix": _Package("navix:NavixEnvironment", "navix"),
+    "xminigrid": _Package("xminigrid:XMiniGridEnvironment", "xminigrid"),
+    "pgx": _Package("pgx:PgxEnvironment", "pgx"),
+    "popjym": _Package(
+        "popjym:PopjymEnvironment",
+        "popjym",
+        install="git+https://github.com/FLAIROx/popjym",
+    ),
     "gymnasium": _Package(
         "gymnasium_host:GymnasiumEnvironment", "gymnasium", on_host=True
     ),
     "envpool": _Package("envpool_host:EnvPoolEnvironment", "envpool", on_host=True),
 }
+SUITES = tuple(name for name, one in _PACKAGES.items() if one.needs)
+"""Packages whose environments are known to them alone: `package/name` is an id."""
 _OWN: dict[str, Any] = {
     "CartPole-v1": CartPole,
     "CartpoleBalance-v0": CartpoleBalance,

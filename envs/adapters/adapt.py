@@ -8,9 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, AutoResetStep, Environment, EnvState, Obs, Step
+from ..base import Array, AutoResetStep, Environment, Obs, Step
 from ..options import whole_number
-from .adapted import Adapted, as_arrays, cast_like, scalar, with_numbers
+from .adapted import (
+    Adapted,
+    SuiteState,
+    as_arrays,
+    cast_like,
+    scalar,
+    with_numbers,
+)
 
 _NO_LIMIT = np.iinfo(np.int32).max
 
@@ -133,15 +140,13 @@ class ContractEnvironment(Adapted):
 
 
 @struct.dataclass
-class FiveValueState(EnvState):
+class FiveValueState(SuiteState):
     """The state of the object, and whether its episode was cut.
 
     Attributes:
-        inner: State of the object.
         is_cut: `[]` bool, whether the last step ended the episode by the time limit.
     """
 
-    inner: Any
     is_cut: Array
 
 

@@ -11,8 +11,22 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from ..base import Array, Environment, Step, StepError
+from ..base import Array, Environment, EnvState, Step, StepError
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+UNLIMITED = 100_000
+"""Time limit where a package has none: its games end by themselves before that."""
+
+
+@struct.dataclass
+class SuiteState(EnvState):
+    """The state of an episode of another package's environment.
+
+    Attributes:
+        inner: State, or timestep, of the package.
+    """
+
+    inner: Any
 
 
 class Adapted(Environment[Any, Any]):

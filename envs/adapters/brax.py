@@ -24,7 +24,7 @@ from ..base import Array, EnvParams, EnvState, Obs, Step
 from ..options import one_of
 from ..spaces import Box
 from .adapted import Adapted, as_arrays, cast_like
-from .packages import importing, is_own, loading, refused_options
+from .packages import importing, is_own, loading, refused_options, unknown_name
 
 with warnings.catch_warnings(), importing():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.
@@ -176,10 +176,7 @@ class BraxEnvironment(Adapted):
             ValueError: brax does not know the name, the backend or an option.
         """
         if brax_name not in brax_envs._envs:
-            raise ValueError(
-                f"brax_name {brax_name!r} is not one of brax's environments: "
-                f"{', '.join(sorted(brax_envs._envs))}."
-            )
+            raise unknown_name("brax", brax_name, brax_envs._envs)
         self._is_own = is_own(brax_envs._envs[brax_name])
         if backend is None and not self._is_own:
             backend = "generalized" if brax_name == "swimmer" else "spring"

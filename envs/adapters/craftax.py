@@ -12,23 +12,12 @@ import numpy as np
 from craftax.craftax_env import make_craftax_env_from_name
 from flax import struct
 
-from ..base import Array, EnvState, Obs, Step
-from .adapted import Adapted, as_members
+from ..base import Array, Obs, Step
+from .adapted import Adapted, SuiteState, as_members
 from .names import CRAFTAX_NAMES
-from .packages import refused_options
+from .packages import refused_options, unknown_name
 
 _NEVER = np.iinfo(np.int32).max
-
-
-@struct.dataclass
-class CraftaxState(EnvState):
-    """The state of an episode of Craftax.
-
-    Attributes:
-        game: Craftax's own state.
-    """
-
-    game: Any
 
 
 class CraftaxEnvironment(Adapted):
@@ -55,10 +44,7 @@ class CraftaxEnvironment(Adapted):
             ValueError: Craftax has no such game, or no such field.
         """
         if craftax_name not in CRAFTAX_NAMES:
-            raise ValueError(
-                f"craftax_name {craftax_name!r} is none of Craftax's: "
-                f"{', '.join(CRAFTAX_NAMES)}."
-            )
+            raise unknown_name("Craftax", craftax_name, CRAFTAX_NAMES)
         plain: Any = make_craftax_env_from_name(craftax_name, auto_reset=False)
         if static:
             known: Any = plain.default_static_params()
@@ -81,22 +67,22 @@ class CraftaxEnvironment(Adapted):
         limit = params.max_timesteps
         return _params_of(type(params))(max_steps_in_episode=limit, **kept)
 
-    def reset_env(self, key: Array, params: Any) -> tuple[Obs, CraftaxState]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, SuiteState]:
         """Start an episode in a fresh world; the key is consumed."""
         with jax.numpy_rank_promotion("allow"):
             obs, game = self.wrapped.reset_env(key, self._endless(params))
-        return self.first(obs, CraftaxState(jnp.int32(0), game), params)
+        return self.first(obs, SuiteState(jnp.int32(0), game), params)
 
     def step_env(
-        self, key: Array, state: CraftaxState, action: Array, params: Any
+        self, key: Array, state: SuiteState, action: Array, params: Any
     ) -> Step:
         """Take one step without reset."""
         with jax.numpy_rank_promotion("allow"):
             *found, info = self.wrapped.step_env(
-                key, state.game, action, self._endless(params)
+                key, state.inner, action, self._endless(params)
             )
         info = {name: x for name, x in info.items() if name != "discount"}
-        after = CraftaxState(state.time + 1, found[1])
+        after = SuiteState(state.time + 1, found[1])
         return self.outcome((*found, info), after, state, params)
 
     def typed(self, obs: Any, params: Any) -> Any:

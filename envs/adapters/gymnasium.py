@@ -1,28 +1,20 @@
-"""The door to Gymnasium, both ways; importing it does not import Gymnasium.
+"""The door to Gymnasium; importing it does not import Gymnasium.
 
 Out: any environment of this package as a `gymnasium.Env`, as a
-`gymnasium.vector.VectorEnv`, or under a name of `gymnasium.make`. In: a policy plays in
-Gymnasium's own environments. Agents are trained in these on the host, through
-`gymnasium_host`.
+`gymnasium.vector.VectorEnv`, or under a name of `gymnasium.make`. In: agents train and
+play in Gymnasium's own environments through `gymnasium_host`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
-from ..base import EVALUATION_STEPS
 from .packages import require_package
 
 if TYPE_CHECKING:
     from ..base import Environment
     from .gymnasium_env import GymnasiumEnv, GymnasiumVectorEnv
-
-# Observations and actions are arrays, or dictionaries and tuples of arrays.
-Policy = Callable[[Any], Any]
 
 
 def to_gymnasium(
@@ -107,65 +99,3 @@ def register_in_gymnasium() -> Mapping[str, str]:
         if name not in gymnasium.registry:
             gymnasium.register(id=name, kwargs={"env": id}, **ENTRY_POINTS)
     return names
-
-
-def play_in_gymnasium(
-    env_id: str,
-    policy: Policy,
-    *,
-    episodes: int,
-    seed: int = 0,
-    max_steps: int = EVALUATION_STEPS,
-    **options: Any,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Play episodes of a policy in the real Gymnasium environment.
-
-    Args:
-        env_id: Gymnasium's id.
-        policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
-            the episodes side by side (those that ended are still in it).
-        episodes: Number E of episodes.
-        seed: The first episode's reset seed; the others follow.
-        max_steps: Longest episode.
-        **options: Options of `gymnasium.make`.
-
-    Returns:
-        Undiscounted returns, lengths, and whether each episode was cut, `[E]` each. One
-        that still ran after `max_steps` counts with what it had earned by then.
-
-    Raises:
-        ValueError: Gymnasium is not installed, or has no such environment.
-    """
-    require_package("gymnasium")
-    import gymnasium
-
-    try:
-        envs = [gymnasium.make(env_id, **options) for _ in range(episodes)]
-    except gymnasium.error.Error as error:
-        raise ValueError(f"Gymnasium has no {env_id!r}: {error}") from None
-
-    def one(actions: np.ndarray, number: int) -> Any:
-        action = actions[number]
-        return action.item() if action.ndim == 0 else action
-
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
-    obs = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
-    running = np.ones(episodes, bool)
-    for _ in range(max_steps):
-        if not running.any():
-            break
-        actions = _on_host(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
-        for i in np.flatnonzero(running):
-            action = jax.tree.map(lambda x, i=int(i): one(x, i), actions)
-            obs[i], reward, terminated, truncated, _ = envs[i].step(action)
-            returns[i] += float(reward)
-            lengths[i] += 1
-            running[i] = not (terminated or truncated)
-    for env in envs:
-        env.close()
-    return returns, lengths, running
-
-
-def _on_host(actions: Any) -> Any:
-    """A batch of actions as arrays of the host, part by part; a list is one array."""
-    return jax.tree.map(np.asarray, actions, is_leaf=lambda x: isinstance(x, list))

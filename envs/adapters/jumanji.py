@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -16,14 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, EnvParams, EnvState, Obs, Step
+from ..base import Array, EnvParams, Obs, Step
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from ..wrappers.base import MASK
-from .adapted import Adapted, as_arrays, cast_like
-from .packages import refused_options
-
-UNLIMITED = 100_000
-"""Time limit where Jumanji has none: its games end by themselves before that."""
+from .adapted import UNLIMITED, Adapted, SuiteState, as_arrays, cast_like
+from .packages import refused_options, unknown_name
 
 _NEVER = np.iinfo(np.int32).max
 # Names of the step counter among the observations.
@@ -45,15 +41,13 @@ PICTURES = ("grid",)
 
 
 @struct.dataclass
-class JumanjiState(EnvState):
+class JumanjiState(SuiteState):
     """The state of an episode of Jumanji.
 
     Attributes:
-        inner: Jumanji's own state.
         cut: `[]` bool, whether Jumanji ended the episode without a termination.
     """
 
-    inner: Any
     cut: Array
 
 
@@ -191,14 +185,7 @@ def _made(name: str, options: dict[str, Any]) -> Any:
 
     known = sorted(registered_environments())
     if name not in known:
-        folded = {one.casefold(): one for one in known}
-        found = difflib.get_close_matches(name.casefold(), folded, n=2, cutoff=0.5)
-        near = [folded[one] for one in found]
-        raise ValueError(
-            f"jumanji_name {name!r} is none of Jumanji's: choose "
-            f"{''.join(f'{one}, ' for one in near)}{'or ' if near else ''}one of "
-            f"{', '.join(known)}."
-        )
+        raise unknown_name("Jumanji", name, known)
     try:
         return make(name, **options)
     except TypeError as error:

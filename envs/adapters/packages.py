@@ -4,6 +4,7 @@ Importing this imports none of them.
 """
 
 import contextlib
+import difflib
 import importlib
 import io
 import operator
@@ -15,12 +16,12 @@ from types import ModuleType
 from typing import Any
 
 
-def require_package(package: str, extra: str = "") -> None:
+def require_package(package: str, install: str = "") -> None:
     """Say what to install where a package is missing.
 
     Args:
         package: Name of the package.
-        extra: Name of purerl's extra that installs it; the package's where not given.
+        install: What pip installs; purerl's extra of that name where not given.
 
     Raises:
         ValueError: it cannot be imported.
@@ -30,8 +31,8 @@ def require_package(package: str, extra: str = "") -> None:
     except (ImportError, OSError) as error:  # OSError: its files are not all there.
         why = "" if getattr(error, "name", None) == package else f" ({error})"
         raise ValueError(
-            f"this needs the package {package}{why}; install "
-            f"purerl[{extra or package}]."
+            f"this needs the package {package}{why}; "
+            f"pip install '{install or f'purerl[{package}]'}'."
         ) from None
 
 
@@ -50,6 +51,23 @@ def refused_options(
     return ValueError(
         f"options of {id} were {sorted(options)}, which it does not take"
         f"{f' ({why})' if why else ''}{f'; it takes {takes}' if takes else ''}."
+    )
+
+
+def unknown_name(package: str, name: str, known: Iterable[str]) -> ValueError:
+    """Return the error about a name that a package does not know.
+
+    Args:
+        package: Name of the package in words.
+        name: Name that was given.
+        known: Names of its environments.
+    """
+    folded = {one.casefold(): one for one in sorted(known)}
+    found = difflib.get_close_matches(name.casefold(), folded, n=2, cutoff=0.5)
+    near = "".join(f"{folded[one]}, " for one in found)
+    return ValueError(
+        f"the name {name!r} is none of {package}'s: choose {near}"
+        f"{'or ' if near else ''}one of {', '.join(folded.values())}."
     )
 
 

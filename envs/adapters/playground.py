@@ -14,28 +14,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
-from ..base import Array, EnvParams, EnvState, Obs, Step
+from ..base import Array, EnvParams, Obs, Step
 from ..spaces import Box, Dict, Space
-from .adapted import Adapted
-from .packages import importing, loading, refused_options
+from .adapted import Adapted, SuiteState
+from .packages import importing, loading, refused_options, unknown_name
 
 with warnings.catch_warnings(), importing():
     # What its dependencies announce is nothing that a user of Playground can act on.
     warnings.simplefilter("ignore")
     from mujoco_playground import registry
-
-
-@struct.dataclass
-class PlaygroundState(EnvState):
-    """The state of an episode of a MuJoCo Playground environment.
-
-    Attributes:
-        inner: Playground's state: physics, metrics and what the task remembers.
-    """
-
-    inner: Any
 
 
 class PlaygroundEnvironment(Adapted):
@@ -75,10 +63,7 @@ class PlaygroundEnvironment(Adapted):
                 downloaded.
         """
         if playground_name not in registry.ALL_ENVS:
-            raise ValueError(
-                f"playground_name {playground_name!r} is none of Playground's: "
-                f"{', '.join(sorted(registry.ALL_ENVS))}."
-            )
+            raise unknown_name("Playground", playground_name, registry.ALL_ENVS)
         settings: Any = registry.get_default_config(playground_name)
         # Of these two Playground's wrapper for training makes something, and no step.
         idle = {"episode_length", "action_repeat"} & set(options)
@@ -111,15 +96,15 @@ class PlaygroundEnvironment(Adapted):
         """The time limit; the physics is not among the numbers."""
         return EnvParams(self.limit)
 
-    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, PlaygroundState]:
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
         """Start an episode from a fresh random state; the key is consumed."""
         with jax.numpy_rank_promotion("allow"):
             first = self.wrapped.reset(key)
-        state = PlaygroundState(jnp.int32(0), first)
+        state = SuiteState(jnp.int32(0), first)
         return self.first(first.obs, state, params)
 
     def step_env(
-        self, key: Array, state: PlaygroundState, action: Array, params: Any
+        self, key: Array, state: SuiteState, action: Array, params: Any
     ) -> Step:
         """Take one step; what is random in it is drawn from the state."""
         before = state.inner
@@ -127,7 +112,7 @@ class PlaygroundEnvironment(Adapted):
         before = before.replace(metrics=dict(before.metrics), info=dict(before.info))
         with jax.numpy_rank_promotion("allow"):
             after = self.wrapped.step(before, action)
-        carried = PlaygroundState(state.time + 1, after)
+        carried = SuiteState(state.time + 1, after)
         found = after.obs, carried, after.reward, after.done > 0.5, {}
         return self.outcome(found, carried, state, params)
 

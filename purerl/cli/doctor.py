@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl.cli import flags, settings
+from purerl.envs.registry import SUITES
 from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
 OPTIONAL = (
     *("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint"),
-    *("gymnasium", "envpool", "craftax", "jumanji", "playground"),
+    *SUITES,
 )
 
 

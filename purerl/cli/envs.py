@@ -13,7 +13,7 @@ from purerl import envs
 from purerl.cli import flags
 from purerl.cli.flags import option
 from purerl.config import ConfigError
-from purerl.envs.registry import is_on_host
+from purerl.envs.registry import SUITES, is_on_host
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -32,8 +32,8 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     if options.id is None:
         console.print(listing())
-        words = "purerl envs ID describes one; also craftax/, jumanji/, playground/, "
-        words += "gymnasium/ and envpool/ with a name of theirs."
+        prefixes = ", ".join(f"{name}/" for name in SUITES)
+        words = f"purerl envs ID describes one; also {prefixes} with a name of theirs."
         console.print(words, highlight=False)
         names = ", ".join(envs.wrappers.WRAPPERS)
         console.print(f"Wrappers, for --env-wrappers: {names}.", highlight=False)

@@ -461,7 +461,14 @@ def train(
             return interrupt.asked
 
         for part in parts:
-            found = _train_part(part, options, compiler, on_block, is_stopped)
+            try:
+                found = _train_part(part, options, compiler, on_block, is_stopped)
+            except KeyboardInterrupt:
+                reporter.notify(
+                    "stopped; with out=, settings that had finished are kept, and the "
+                    "same call trains the others"
+                )
+                raise
             scores |= found
             on_part(found)
     seconds = time.perf_counter() - began

@@ -267,9 +267,7 @@ def vary_like(tree: PyTree, like: Array) -> PyTree:
         missing = tuple(axes - _varying_axes(x))
         if not missing:
             return x
-        if hasattr(jax.lax, "pcast"):
-            return jax.lax.pcast(x, missing, to="varying")
-        return getattr(jax.lax, "pvary")(x, missing)  # noqa: B009  # jax 0.7
+        return jax.lax.pcast(x, missing, to="varying")
 
     return jax.tree.map(mark, tree)
 

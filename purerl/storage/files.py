@@ -23,6 +23,14 @@ from purerl.atomic import remove_leftovers, write_atomic
 from purerl.config import ConfigError
 from purerl.types import HostMetrics
 
+try:
+    import fcntl as _fcntl
+except ImportError:  # On Windows there is none, and folders are not locked.
+    _fcntl = None
+fcntl: Any = _fcntl
+
+LOCK = ".lock"
+
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays; a reader sees all of them or nothing."""
@@ -109,15 +117,6 @@ def cache_base() -> Path | None:
         return Path(given) if given else Path.home() / ".cache"
     except RuntimeError:  # The user has no home, as in some containers.
         return None
-
-
-try:
-    import fcntl as _fcntl
-except ImportError:  # On Windows there is none, and folders are not locked.
-    _fcntl = None
-fcntl: Any = _fcntl
-
-LOCK = ".lock"
 
 
 @contextmanager

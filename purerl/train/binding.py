@@ -23,10 +23,12 @@ from purerl.config import (
     TrainConfig,
     apply_overrides,
     is_part,
+    terms_of,
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed, check_frozen
+from purerl.losses.extra import check_terms
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, read_by_start
@@ -169,7 +171,34 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     if resolved.frozen:
         init = bound.algorithm(resolved).init
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
+    if terms_of(resolved) and not env.on_host:
+        _check_terms_are_read(bound)
     return bound
+
+
+def _check_terms_are_read(bound: Bound) -> None:
+    """Trace an update, in which terms are called; refuse those that none calls."""
+
+    def reported(config: TrainConfig) -> Metrics:
+        algorithm = bound.algorithm(config)
+        state = jax.eval_shape(algorithm.init, jax.random.key(0))
+        return jax.eval_shape(algorithm.step, state)[1]
+
+    for name in reported(bound.config.replace(extra_loss=None)):
+        if name in terms_of(bound.config):
+            raise ConfigError(
+                f"extra_loss: {name} is reported already; give the term another name, "
+                f"such as extra_loss={{'my_{name}': ...}}."
+            )
+    metrics = reported(bound.config)
+    left = [name for name in terms_of(bound.config) if name not in metrics]
+    if left:
+        raise ConfigError(
+            f"extra_loss must be None in {type(bound.config).__name__}, got "
+            f"{left[0]}: nothing in its update adds terms to a loss. The learners with "
+            "networks do; an algorithm of your own that takes its gradient steps by "
+            "on_policy.fit or gradient_step does too. Leave it out."
+        )
 
 
 def _validate(config: TrainConfig, env: Environment) -> None:
@@ -179,6 +208,7 @@ def _validate(config: TrainConfig, env: Environment) -> None:
     with jax.ensure_compile_time_eval():
         entry_of(config).validate(config, env)
     check_optimisers(config)
+    check_terms(config)
 
 
 def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:

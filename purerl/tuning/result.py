@@ -11,6 +11,7 @@ summary.json     numbers of the study, costs of all its calls, the comparison
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import io
 import json
@@ -24,7 +25,9 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.format import say
+from purerl.execution.format import say, with_noun
+from purerl.report.plots import tuning
+from purerl.report.shown import Shown, View, columns_of, stated
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import manifest
@@ -33,7 +36,7 @@ from purerl.runner.options import FIXED
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.axes import Choice, from_dict, is_whole
+from purerl.space.axes import Choice, from_dict, in_a_line, is_whole
 from purerl.storage import folders
 from purerl.storage.files import CHECKSUM
 from purerl.storage.folders import FIELD, check_keys, differences, refuse
@@ -146,7 +149,8 @@ class Holdout(NamedTuple):
         return ["", "mean", heading, "diverged"], rows
 
 
-class TuneResult(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TuneResult(Shown):
     """A study's outcome.
 
     Attributes:
@@ -168,6 +172,42 @@ class TuneResult(NamedTuple):
     finished: bool
     summary: dict[str, Any]
     out: Path | None
+
+    def view(self) -> View:
+        """Return what the study tells of itself."""
+        states = [row.state for row in self.rows]
+        counts = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
+        done = f"{with_noun(len(states), 'trial')} ({', '.join(counts)})"
+        facts = [stated(self.finished, done, self.out)]
+        if self.best_row is not None:
+            row = self.best_row
+            facts.append(
+                f"best: trial {row.number}, {in_a_line(row.params)}; "
+                f"score {row.score:,.4g}"
+            )
+        if self.holdout is not None:
+            names = ("best", "default")
+            means = (f"{n} {getattr(self.holdout, n).mean:,.4g}" for n in names)
+            facts.append(f"on fresh seeds: {', '.join(means)}")
+        axes = ", ".join(self.rows[0].params) if self.rows else "no trial yet"
+        return View(
+            axes,
+            facts,
+            lambda ax=None: tuning.history(self.rows, ax),
+            self._columns,
+            "score",
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        """Number, values of the axes, score and state of every trial."""
+        return columns_of(
+            [
+                {"trial": row.number, **row.params, "score": row.score}
+                | {"state": row.state, "env_steps": row.env_steps}
+                | {"note": "default" if row.is_default else row.note}
+                for row in self.rows
+            ]
+        )
 
     def best(self) -> Best:
         """Return the best trial: its point, its score over seeds, its config.

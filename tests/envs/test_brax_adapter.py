@@ -195,7 +195,10 @@ def test_the_backend_is_said_where_an_environment_is_described(capsys):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: BraxEnvironment("cheetah"), "'cheetah' is not one of brax's"),
+        (
+            lambda: BraxEnvironment("cheetah"),
+            "'cheetah' is none of brax's: choose half",
+        ),
         (lambda: envs.make("brax/ant", legs=5), r"were \['legs'\], which it does not"),
         (
             lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),

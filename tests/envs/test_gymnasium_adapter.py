@@ -10,10 +10,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import purerl
 from purerl import envs
 from purerl.envs.adapters.adapted import as_space
-from purerl.envs.adapters.gymnasium import play_in_gymnasium
 from purerl.envs.adapters.gymnasium_spaces import to_gym_space
 from purerl.envs.registry import _OWN
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, Tuple
@@ -403,32 +401,3 @@ def test_observations_of_several_parts_and_several_actions(kind):
     single.reset(seed=0)
     with pytest.raises(gymnasium.error.InvalidAction, match=r"in 0 \.\. "):
         single.step(6 if kind == "one" else np.array([0, 2]))
-
-
-@pytest.fixture(scope="module")
-def policy():
-    config = purerl.PPOConfig(env="CartPole-v1", hidden_sizes=(4,))
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    return jax.jit(purerl.make_policy(config, state))
-
-
-@pytest.mark.slow
-def test_a_policy_plays_in_gymnasium(policy):
-    names = envs.register_in_gymnasium()
-    returns, lengths, cut = play_in_gymnasium(
-        names["CartPole-v1"], policy, episodes=4, seed=9
-    )
-    np.testing.assert_array_equal(returns, lengths)  # CartPole pays 1 a step
-    assert len(set(lengths)) > 1 and not cut.any()
-    # Lane i of a vector has the seed of the first one plus i.
-    vector = envs.to_gymnasium_vector("CartPole-v1", num_envs=4)
-    obs, running, steps = vector.reset(seed=9)[0], np.ones(4, bool), np.zeros(4, int)
-    while running.any():
-        obs, _, terminated, truncated, _ = vector.step(np.asarray(policy(obs)))
-        steps += running
-        running &= ~(terminated | truncated)
-    np.testing.assert_array_equal(steps, lengths)
-    real = play_in_gymnasium("CartPole-v1", policy, episodes=4, seed=9)
-    short = play_in_gymnasium("CartPole-v1", policy, episodes=4, seed=9, max_steps=9)
-    assert (short[1] == np.minimum(real[1], 9)).all()
-    np.testing.assert_array_equal(short[2], real[1] > 9)

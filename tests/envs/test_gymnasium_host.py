@@ -8,7 +8,6 @@ from gymnasium import spaces
 import purerl
 from purerl import envs
 from purerl.acting.evaluate import play_episodes
-from purerl.envs.adapters.gymnasium import play_in_gymnasium
 from purerl.envs.adapters.gymnasium_spaces import batch_action, from_gym_space
 from purerl.networks.distributions import make_head
 
@@ -301,10 +300,9 @@ def test_actions_of_several_parts_train_and_play(kind, tmp_path):
     result = purerl.run(config, progress=False)
     assert (result.metrics["episode_length"] == 3).all()
     assert 0 <= result.evaluation["episode_return"].min() <= 3
-    returns, lengths, is_cut = play_in_gymnasium(
-        "purerl-test/Parts-v0", result.policy(0), episodes=2, kind=kind
-    )
-    assert (lengths == 3).all() and np.isfinite(returns).all() and not is_cut.any()
+    played = purerl.evaluate(result, episodes=2)
+    assert (played.episode_length == 3).all() and not played.cut_episodes.any()
+    assert np.isfinite(played.episode_return).all()
 
 
 def test_a_box_of_integers_inside_other_actions_is_refused():

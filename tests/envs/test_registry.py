@@ -17,6 +17,7 @@ NAMES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:JAXopt is no longer:DeprecationWarning")
 @pytest.mark.parametrize("package", NAMES)
 def test_names_are_those_that_the_package_registers(package):
     pytest.importorskip(package)

@@ -1,5 +1,6 @@
-"""Craftax and MuJoCo Playground: their dynamics, flags that say why, fresh resets."""
+"""Suites that are extras: their dynamics, flags that say why, fresh resets."""
 
+import re
 import sys
 from functools import partial
 from typing import Any
@@ -14,10 +15,14 @@ from purerl import envs
 from tests.envs.episodes import played
 from tests.helpers import assert_same_bits
 
-SUITES = {"craftax": "craftax", "jumanji": "jumanji", "mujoco_playground": "playground"}
+SUITES = {"mujoco_playground": "playground"}
+SUITES |= {x: x for x in ("craftax", "jumanji", "navix", "xminigrid", "pgx", "popjym")}
 # The short games: compiling one takes a minute and more.
 CRAFTAX = "craftax/Craftax-Classic-Symbolic-v1"
 PLAYGROUND = "playground/CartpoleSwingup"
+NAVIX = "navix/Navix-Empty-5x5-v0"
+XMINIGRID = "xminigrid/MiniGrid-Empty-5x5"
+PGX = "pgx/minatar-breakout"
 LIMIT = 4
 KEY = jax.random.key(0)
 
@@ -32,16 +37,20 @@ def suite(request):
 
 
 @pytest.mark.parametrize(
-    ("package", "extra", "make"),
+    ("package", "name", "make"),
     [
         *((key, name, partial(envs.make, f"{name}/X")) for key, name in SUITES.items()),
         ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
         ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
     ],
 )
-def test_a_missing_package_says_what_to_install(package, extra, make, monkeypatch):
+def test_a_missing_package_says_what_to_install(package, name, make, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ValueError, match=rf"needs the package {package}.*\[{extra}\]"):
+    # POPJym is on no registry, and so no package can have it as an extra.
+    from_github = "git+https://github.com/FLAIROx/popjym"
+    install = re.escape(from_github if name == "popjym" else f"purerl[{name}]")
+    sentence = rf"needs the package {package}.*pip install '{install}'"
+    with pytest.raises(ValueError, match=sentence):
         make()
 
 
@@ -69,6 +78,22 @@ def test_ids_are_the_packages_and_built_in():
         ),
         ("playground/Cartpole", {}, "'Cartpole' is none of Playground's: .*Cartpole"),
         (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
+        ("navix/Empty", {}, "'Empty' is none of Navix's: choose .*Navix-Empty-5x5-v0"),
+        (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
+        (
+            NAVIX,
+            {"observation_fn": "pixels"},
+            "must be one of .*, symbolic, .*got 'pixels'",
+        ),
+        ("xminigrid/Empty", {}, "none of XLand-MiniGrid's: .*MiniGrid-Empty-5x5"),
+        (XMINIGRID, {"size": 3}, r"\['size'\], .*takes height, width, view_size"),
+        (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
+        ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
+        ("pgx/breakout", {}, "none of Pgx's: choose minatar-breakout"),
+        ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
+        (PGX, {"sticky": 0.0}, "it takes use_minimal_action_set, sticky_action_prob"),
+        ("popjym/RepeatFirst", {}, "none of POPJym's: choose RepeatFirst"),
+        ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
     ],
     indirect=["suite"],
 )
@@ -99,7 +124,7 @@ def test_death_terminates_also_on_the_last_step():
     env: Any = envs.make(CRAFTAX)
     params = env.default_params
     _, state = env.reset(KEY, params)
-    dying = state.replace(game=state.game.replace(player_health=jnp.int32(-100)))
+    dying = state.replace(inner=state.inner.replace(player_health=jnp.int32(-100)))
     step = jax.jit(env.step)
 
     def flags(state, limit):
@@ -110,7 +135,7 @@ def test_death_terminates_also_on_the_last_step():
     assert flags(state, 1) == (False, True)
     assert flags(dying, 100) == (True, False)
     assert flags(dying, 1) == (True, False)
-    bare = env.wrapped.step_env(KEY, dying.game, 0, env._endless(params))
+    bare = env.wrapped.step_env(KEY, dying.inner, 0, env._endless(params))
     final = step(KEY, dying, 0, params)[5]["final_observation"]
     np.testing.assert_array_equal(final, bare[0])
 
@@ -144,6 +169,9 @@ def test_equals_bare_playground():
 
 
 KEPT = [f"jumanji/{name}" for name in ("Snake-v1", "Tetris-v0", "Connector-v3")]
+KEPT += ["navix/Navix-Dynamic-Obstacles-5x5-v0", "navix/Navix-DoorKey-5x5-v0"]
+KEPT += ["xminigrid/MiniGrid-MemoryS8", "xminigrid/XLand-MiniGrid-R1-9x9"]
+KEPT += [PGX, "pgx/2048", "popjym/RepeatPreviousEasy", "popjym/StatelessCartPoleEasy"]
 
 
 @pytest.mark.slow(optimised=False)
@@ -152,8 +180,119 @@ def test_the_contract_is_kept(suite):
     envs.check(envs.make(suite))
 
 
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize(
+    ("suite", "actions", "reward"),
+    # Two cells forward, a turn to the right, two cells forward: there is the goal.
+    [
+        (NAVIX, [2, 2, 1, 2, 2], lambda limit: 1.0),
+        (XMINIGRID, [0, 0, 1, 0, 0], lambda limit: 1.0 - 0.9 * 5 / limit),
+    ],
+    indirect=["suite"],
+)
+def test_the_goal_of_a_grid_terminates_also_on_the_last_step(suite, actions, reward):
+    env: Any = envs.make(suite)
+    step = jax.jit(env.step)
+    for limit in (100, 5, 4):
+        params = env.default_params.replace(max_steps_in_episode=limit)
+        first, state = env.reset(KEY, params)
+        for time, action in enumerate(actions[:limit], 1):
+            obs, state, paid, *flags, _ = step(KEY, state, jnp.int32(action), params)
+            assert flags == [time == 5, time == limit == 4]
+        assert float(paid) == pytest.approx(reward(limit) if limit > 4 else 0.0)
+        np.testing.assert_array_equal(obs, first)  # The next episode's first one.
+    assert env.render(state, params).shape[-1] == 3
+    # Their classes say nothing of themselves.
+    assert envs.describe(suite).summary.endswith("under this package's contract.")
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("name", ["minatar-breakout", "2048"])
+def test_games_are_those_of_pgx(name):
+    pgx = pytest.importorskip("pgx")
+    env, bare = envs.make(f"pgx/{name}"), pgx.make(name)
+    params = env.default_params
+
+    def body(carry, key):
+        state, inner = carry
+        action = jnp.argmax(inner.legal_action_mask[::-1])
+        action = len(inner.legal_action_mask) - 1 - action  # The last that is valid.
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        inner = bare.step(inner, action, key)
+        seen = obs if name == "2048" else {"observation": obs}
+        theirs = {
+            "observation": inner.observation,
+            "action_mask": inner.legal_action_mask,
+        }
+        pairs = [(seen[part], theirs[part]) for part in seen]
+        pairs += [(reward, inner.rewards[0]), (terminated, inner.terminated)]
+        return (state, inner), pairs
+
+    def play(key):
+        carry = env.reset_env(key, params)[1], bare.init(key)
+        return jax.lax.scan(body, carry, jax.random.split(key, 20))[1]
+
+    pairs = jax.tree.map(np.asarray, jax.jit(play)(KEY))
+    for ours, theirs in pairs:
+        np.testing.assert_array_equal(ours, theirs)
+    rewards, terminated = pairs[-2][0], pairs[-1][0]
+    # The paddle goes right and misses the ball; in 2048 there is something to merge.
+    assert rewards.any() if name == "2048" else terminated.any()
+
+
+@pytest.mark.slow(optimised=False)
+def test_memory_tasks_of_popjym_end_or_are_cut():
+    pytest.importorskip("popjym")
+    cards: Any = envs.make("popjym/RepeatFirstEasy")
+    params = cards.default_params
+    play = jax.jit(lambda actions: played(cards, params, KEY, 52, actions))
+    (first, _), _ = play(jnp.zeros(52, int))
+    _, steps = play(jnp.full(52, jnp.argmax(first)))  # Always the first card's suit.
+    assert float(steps.reward.sum()) == pytest.approx(52 / 51, rel=1e-5)
+    assert np.flatnonzero(steps.terminated).tolist() == [51]
+    assert not steps.truncated.any()
+    pole: Any = envs.make("popjym/StatelessCartPoleEasy")
+    params = pole.default_params
+    assert params.max_steps_in_episode == 200
+    cut = params.replace(max_steps_in_episode=LIMIT)
+    found = jax.jit(lambda: played(pole, cut, KEY, LIMIT)[1])()
+    assert np.flatnonzero(found.truncated).tolist() == [LIMIT - 1]
+    assert not found.terminated.any()
+
+
+@pytest.mark.slow(optimised=False)
+def test_rulesets_of_a_benchmark_are_levels(monkeypatch):
+    xminigrid = pytest.importorskip("xminigrid")
+    from xminigrid.benchmarks import Benchmark
+
+    codes = np.random.default_rng(0).integers(0, 9, (2, 40)).astype(np.uint8)
+    goals, rules, tiles = codes[:, :5], codes[:, 5:19], codes[:, 19:25]
+    made = Benchmark(goals, rules.reshape(2, 2, 7), tiles.reshape(2, 3, 2), np.ones(2))
+    made = jax.tree.map(jnp.asarray, made)
+    monkeypatch.setattr(xminigrid, "load_benchmark", lambda name: made)
+    env: Any = envs.make("xminigrid/XLand-MiniGrid-R1-9x9", benchmark="small-1m")
+    params = env.default_params
+    np.testing.assert_array_equal(params.goal, goals[0])
+    levels = jax.vmap(env.draw_level, (0, None))(jax.random.split(KEY, 8), params)
+    assert {tuple(goal) for goal in levels.goal.tolist()} == set(map(tuple, goals))
+    _, states = jax.jit(jax.vmap(env.reset))(jax.random.split(KEY, 8), levels)
+    np.testing.assert_array_equal(states.inner.state.rule_encoding, levels.rules)
+    assert not envs.make("xminigrid/XLand-MiniGrid-R1-9x9").has_levels
+    monkeypatch.setattr(xminigrid, "load_benchmark", Missing.load)
+    with pytest.raises(ValueError, match="'small-1m' is downloaded from Hugging Face"):
+        envs.make("xminigrid/XLand-MiniGrid-R1-9x9", benchmark="small-1m")
+
+
+class Missing:
+    """A place from which nothing can be downloaded."""
+
+    @staticmethod
+    def load(name):
+        raise OSError(f"{name}: no route to host")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
+@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND, NAVIX, PGX], indirect=True)
 def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
     # Playground's state has arrays without elements: the contacts of a pole.
     options = {"impl": "jax"} if suite == PLAYGROUND else {}

@@ -203,7 +203,7 @@ def _studentised(
     """Ends `[K]` of the intervals of means of `values` `[n, K]`, all of them known."""
     runs = len(values)
     tail = (1 - confidence) / 2
-    mean = values.mean(0)
+    mean = np.clip(values.mean(0), values.min(0), values.max(0))  # They may be equal.
     centred = values - mean
     error = np.sqrt((centred**2).sum(0) / (runs - 1) / runs)
     if runs >= MANY:

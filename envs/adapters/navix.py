@@ -1,0 +1,116 @@
+"""Environments of Navix (Pignatelli et al. 2024); the only module that imports it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import navix
+import numpy as np
+from navix.rendering.cache import RenderingCache
+
+from ..base import Array, EnvParams, Obs, Step
+from ..options import one_of
+from ..spaces import Box, Discrete, Space
+from .adapted import Adapted, SuiteState
+from .packages import refused_options, unknown_name
+
+_MOST = int(navix.entities.EntityIds.PLAYER)  # The largest of all kinds and colours.
+
+
+class NavixEnvironment(Adapted):
+    """A grid of Navix 0.7 under this package's contract.
+
+    * action: MiniGrid's, such as to turn, to go forward and to open a door.
+    * observation: that of `observation_fn`, by default `symbolic`: uint8
+      `[height, width, 3]`, kind, colour and state of what lies in each cell.
+    * reward: Navix's. terminated: Navix's termination. truncated: at
+      `max_steps_in_episode`, which is Navix's `max_steps`, 100 where not given.
+
+    Attributes:
+        wrapped: Environment object of Navix.
+    """
+
+    stochastic_transitions: ClassVar[bool] = False  # Navix's state holds a key.
+
+    def __init__(self, navix_name: str, **options: Any) -> None:
+        """Make the environment.
+
+        Args:
+            navix_name: Name of the environment, such as `Navix-Empty-5x5-v0`.
+            **options: Keywords of `navix.make`; functions of Navix by name, such as
+                `observation_fn="rgb"`.
+
+        Raises:
+            ValueError: there is no such environment, option or function.
+        """
+        if navix_name not in navix.registry():
+            raise unknown_name("Navix", navix_name, navix.registry())
+        self.id, self.options = f"navix/{navix_name}", options
+        given = {name: _function(name, value) for name, value in options.items()}
+        try:
+            self.wrapped = navix.make(navix_name, **given)
+        except TypeError as error:
+            raise refused_options(self.id, options, error) from None
+        seen = jax.eval_shape(self.wrapped.reset, jax.random.key(0)).observation
+        is_drawn = "rgb" in self.wrapped.observation_fn.__name__
+        least = 0 if jnp.issubdtype(seen.dtype, jnp.unsignedinteger) else -1  # A wall.
+        most = 255 if is_drawn else _MOST
+        self._space = Box(least, most, seen.shape, seen.dtype)
+        # Pictures of all cells, which the state would carry where nobody looks.
+        self._cache = None if is_drawn else RenderingCache(np.zeros(0, np.uint8))  # type: ignore[arg-type]
+
+    @property
+    def default_params(self) -> EnvParams:
+        """The time limit."""
+        return EnvParams(self.wrapped.max_steps)
+
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
+        """Start an episode; the key is consumed."""
+        with jax.numpy_rank_promotion("allow"):
+            first = self.wrapped.reset(key, self._cache)
+        return self.first(first.observation, SuiteState(jnp.int32(0), first), params)
+
+    def step_env(
+        self, key: Array, state: SuiteState, action: Array, params: EnvParams
+    ) -> Step:
+        """Take one step; what is random in it is drawn from the state."""
+        env = self.wrapped.replace(max_steps=params.max_steps_in_episode)
+        with jax.numpy_rank_promotion("allow"):
+            last = env._step(state.inner, action)  # Its `step` resets by itself.
+        after = SuiteState(state.time + 1, last)
+        found = last.observation, after, last.reward, last.is_termination(), {}
+        return self.outcome(found, after, state, params)
+
+    def action_space(self, params: Any = None) -> Discrete:
+        """Return Navix's actions."""
+        return Discrete(len(self.wrapped.action_set))
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return numbers for each cell, or a picture in bytes."""
+        return self._space
+
+    def render(self, state: SuiteState, params: Any = None) -> np.ndarray:
+        """Draw one state, uint8 `[height, width, 3]` on the host."""
+        grid = state.inner.state
+        with jax.numpy_rank_promotion("allow"):
+            drawn = grid.replace(cache=RenderingCache.init(grid.grid))
+            return np.asarray(navix.observations.rgb(drawn))
+
+
+def _function(name: str, value: Any) -> Any:
+    """A function of Navix by its name; any other option as it is."""
+    kinds = {"reward_fn": navix.rewards, "termination_fn": navix.terminations}
+    kinds |= {"observation_fn": navix.observations, "transitions_fn": navix.transitions}
+    if name not in kinds or not isinstance(value, str):
+        return value
+    found = inspect.getmembers(kinds[name], inspect.isfunction)
+    known = {  # But for helpers, which take other things than states.
+        each: function
+        for each, function in found
+        if any("state" in taken for taken in inspect.signature(function).parameters)
+    }
+    one_of(name, value, known)
+    return known[value]
