@@ -22,6 +22,7 @@ from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
 from .adapters.packages import (
     object_at,
     own_names,
+    read_call,
     refused_options,
     require_package,
     with_opengl_as_asked,
@@ -39,7 +40,6 @@ from .swingup import (
     CartpoleSwingup,
     CartpoleSwingupSparse,
 )
-from .wrappers.registry import read_call
 
 Factory = Callable[..., Environment]
 

@@ -101,7 +101,7 @@ def export_policy(
         if not is_whole or batch < 1:
             raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
         batch = int(batch)
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
     found = _functions(bound, state)

@@ -669,15 +669,15 @@ def run(
         experience = experience._replace(
             priorities=priorities, envs=pack(experience.envs)
         )
-        return (learner, experience), (played.episodes, metrics)
+        return (learner, experience), (played.episodes, metrics, shown(hooks, played))
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
-    (learner, experience), (episodes, sums) = kernels.scan(
+    (learner, experience), reports = kernels.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
     experience = experience._replace(envs=unpack(experience.envs))
-    metrics = report(hooks, first, episodes, sums)
+    metrics = report(hooks, first, *reports)
     return learner, closed(hooks, experience, num_envs, metrics), metrics
 
 
@@ -901,6 +901,11 @@ def _learn(
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 
+def shown(hooks: Hooks, played: rollout.Played) -> PyTree:
+    """Return the transitions of a round where own metrics see them; otherwise ()."""
+    return played.transitions if hooks.agent.config.metrics else ()
+
+
 def _pulled(
     hooks: Hooks, learner: Learner, batch: Any, count: StepCount, key: Array
 ) -> tuple[Learner, Metrics]:
@@ -943,7 +948,7 @@ def with_heads(
 
 
 def report(
-    hooks: Hooks, first: Array, episodes: rollout.Episodes, sums: Metrics
+    hooks: Hooks, first: Array, episodes: rollout.Episodes, sums: Metrics, batch: PyTree
 ) -> Metrics:
     """Return the metrics of the update that began with round `first`.
 
@@ -951,6 +956,7 @@ def report(
         first: `[]` uint32, number of the first round.
         episodes: Ends of the episodes, `[R, T, B]`.
         sums: Sums of the metrics of each round's gradient steps, `[R]`.
+        batch: What is shown to own metrics, `[R, T, B, ...]`.
     """
     config, axis = hooks.agent.config, hooks.agent.stepper.axis_name
     end = first + jnp.uint32(config.rounds_per_update)
@@ -965,6 +971,7 @@ def report(
         **{name: counts[name] for name in counts if name != "gradient_steps"},
         **rollout.episode_metrics(episodes, axis),
         **losses,
+        **rollout.shown(batch),
     }
 
 
@@ -1038,7 +1045,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         )
         experience = experience._replace(priorities=priorities)
         work = work._replace(learner=learner, experience=experience)
-        return work, (played.episodes, sums)
+        return work, (played.episodes, sums, shown(hooks, played))
 
     def finish(work: Work, reports: Any) -> tuple[State, Metrics]:
         """Close the replay buffer, and return the state and the update's metrics."""

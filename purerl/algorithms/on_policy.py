@@ -39,6 +39,7 @@ from purerl.learning.minibatches import (
     pass_means,
 )
 from purerl.losses import extra
+from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
@@ -275,6 +276,8 @@ def learn_and_report(
         key=state.key,
         update=state.update + 1,
     )
+    if agent.config.metrics:
+        metrics[BATCH] = played.transitions
     return new, metrics
 
 

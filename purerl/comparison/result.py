@@ -26,11 +26,11 @@ from purerl.report import plots, statistics
 from purerl.report.comparison import (
     ALL,
     ERRORS,
-    SHORT,
     Row,
     cells,
     headings,
     make_table,
+    short,
 )
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
@@ -289,7 +289,7 @@ class Comparison(Shown):
         """Return the table for people, ends of intervals in brackets."""
         named, heading = headings(self.rows), heading_of(len(self.seeds))
         rows = [
-            [row.environment, SHORT[row.measure], *cells(row, heading)[: len(named)]]
+            [row.environment, short(row.measure), *cells(row, heading)[: len(named)]]
             for row in self.rows
         ]
         return ["environment", "measure", *named], rows

@@ -9,6 +9,7 @@ from purerl.config.errors import ConfigError, check_known
 from purerl.config.fields import (
     AUTO,
     FRACTION,
+    FUNCTIONS,
     NAMES,
     NON_NEGATIVE,
     POSITIVE,
@@ -112,6 +113,13 @@ class TrainConfig:
         (),
         "Parts of the networks that do not learn, by name: torso, actor.torso, critic.",
         NAMES,
+    )
+
+    metrics: tuple[Any, ...] = static(
+        (),
+        "Functions (state, batch, metrics) of your own, such as lab:mean_action, that "
+        "make a number of every update, or several by name.",
+        FUNCTIONS,
     )
 
     @property

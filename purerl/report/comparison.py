@@ -29,6 +29,16 @@ SHORT = {
 }
 
 
+def short(measure: str) -> str:
+    """Return what a heading calls a measure: its own name for an own metric."""
+    return SHORT.get(measure, measure)
+
+
+def words_for(measure: str) -> str:
+    """Return what a measure is taken over."""
+    return WORDS.get(measure, "an own metric, its mean over training")
+
+
 class Row(NamedTuple):
     """One setting in one environment, by one measure; intervals are of 95%.
 
@@ -105,7 +115,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
         if (row.environment, row.measure) != before:
             before = row.environment, row.measure
             table.add_section()
-            heading = escape(f"{row.environment}, {SHORT[row.measure]}")
+            heading = escape(f"{row.environment}, {short(row.measure)}")
             table.add_row(f"[bold]{heading}[/bold]")
         setting, *numbers = map(escape, cells(row, heading_of(seeds)))
         if row.is_clear:
@@ -117,7 +127,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
 def notes(rows: Sequence[Row]) -> list[str]:
     """Return sentences on what the numbers of the rows mean."""
     measures = dict.fromkeys(row.measure for row in rows)
-    words = [f"{SHORT[name]}: {WORDS[name]}" for name in measures]
+    words = [f"{short(name)}: {words_for(name)}" for name in measures]
     if any(row.environment == ALL for row in rows):
         words.append(
             f"{ALL}: differences in units of the baseline's mean, or "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from purerl import serialise
+from purerl import hooks, serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_bytes, program, quoted
 from purerl.metrics import decimals
@@ -114,8 +114,10 @@ def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         seeds = figure_html(figure)
     agents = tables.agents_of(result)
+    own = _own_metrics(config, result.metrics)
     sections = {
         "Learning curve": figure_html(plots.learning_curve(result)),
+        "Own metrics": figure_html(plots.metric_curves(result, own)) if own else "",
         "Seeds": seeds,
         "Agents": table_html(agents.headings, agents.rows),
         "Videos": _videos(result.out, result.config) if result.out else "",
@@ -123,6 +125,13 @@ def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
     }
     notes = [*result.view().facts, *([WORTHLESS] if result.divergence else [])]
     return write_page(path, f"Run: {config.get('env')}", sections, ". ".join(notes))
+
+
+def _own_metrics(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The own metrics that have a value, and what shaped rewards paid."""
+    own = config.get("metrics", ())
+    names = [n for n in metrics if hooks.reports(n, own) or n == "shaped_return"]
+    return [name for name in names if np.isfinite(metrics[name]).any()]
 
 
 def _videos(folder: Path, config: TrainConfig) -> str:
@@ -202,9 +211,14 @@ def _sweep_sections(dataset: "xr.Dataset", scores: Scores) -> dict[str, str]:
             curves += figure_html(plots.sweep_curves(dataset, name))
         for a, b in list(itertools.combinations(varying, 2))[:6]:
             against.append(plots.heat_map(dataset, b, a))
+    variables = {str(name): dataset[name].values for name in dataset.data_vars}
+    own = _own_metrics(configuration(dataset), variables)
     return {
         "Best configurations": table_html(*tables.best_rows(scores)),
         "Learning curves": curves,
+        "Own metrics": figure_html(plots.sweep_curves(dataset, metric=own))
+        if own
+        else "",
         "Axes": "".join(map(figure_html, against)),
         "Seeds": figure_html(plots.seed_scores(dataset)),
     }

@@ -14,10 +14,10 @@ from purerl.execution.format import program, quoted, with_noun
 from purerl.report import plots
 from purerl.report.comparison import (
     ALL,
-    SHORT,
-    WORDS,
     ends_of,
     notes,
+    short,
+    words_for,
 )
 from purerl.report.html import (
     about,
@@ -58,7 +58,7 @@ def comparison_page(
         "baseline": result.baseline,
         "held-out seeds": f"{len(result.seeds)}, from the key of seed {result.seed}",
         "measures": ", ".join(
-            f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
+            f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
         "options": ", ".join(
             f"{name}={value}" for name, value in result.about.get("options", {}).items()
@@ -149,7 +149,7 @@ def _note(result: "Comparison") -> str:
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
     ends = ends_of(best, "difference", words)
-    where = f"{SHORT[measure]} in {environment}"
+    where = f"{short(measure)} in {environment}"
     first = f"Furthest above {result.baseline} by {where}"
     if best.difference <= 0:
         first = f"None is above {result.baseline} by {where}; nearest"

@@ -249,7 +249,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult
     stored = manifest.load_run(folder)
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
     seeds = tuple(stored["seeds"])

@@ -81,7 +81,8 @@ class Executor:
         self._before = request
         held = {}
         if last is not None and request.parents is not None:
-            held = {name: last.train[name][request.parents, -1] for name in HELD}
+            known = [name for name in HELD if name in last.train]
+            held = {name: last.train[name][request.parents, -1] for name in known}
         curves = Curves(self.bound.plan, cohort.size, held)
         train_until(cohort, request.until, curves, on_segment)
         keys = request.evaluation_keys

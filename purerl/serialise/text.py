@@ -39,6 +39,8 @@ def plain(value: Any, where: str) -> Any:
         return [plain(inner, where) for inner in value]
     if isinstance(value, Mapping):
         return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+    if callable(value) and where == "metrics":
+        return _path(value, where)
     if callable(value):
         raise ConfigError(
             f"{where} is {value!r}, a function or class, which no file can hold: "
@@ -46,6 +48,16 @@ def plain(value: Any, where: str) -> Any:
             "and give that a name with purerl.losses.register."
         )
     return repr(value)
+
+
+def _path(function: Any, where: str) -> str:
+    """The import path of a function."""
+    if not modules.is_importable(function):
+        raise ConfigError(
+            f"{where} is {function!r}, which no file can hold: give a function that is "
+            "defined at the top level of a module."
+        )
+    return modules.path_of(function)
 
 
 _COLON = ".__colon__."

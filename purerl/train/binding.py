@@ -26,12 +26,13 @@ from purerl.config import (
     terms_of,
     validate_fields,
 )
+from purerl.hooks import with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed, check_frozen
 from purerl.losses.extra import check_terms
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
-from purerl.train.reads import check_may_move, read_by_start
+from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (
     Algorithm,
     Array,
@@ -113,6 +114,8 @@ class Bound(NamedTuple):
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
         """Make the algorithm of a config in this environment; schedules move in it.
 
+        Functions of `config.metrics` measure its updates, see `purerl.hooks`.
+
         Args:
             axis_name: Mapped axis over which the agent's environments are spread, if
                 any.
@@ -122,7 +125,11 @@ class Bound(NamedTuple):
         def make(config: TrainConfig) -> Algorithm:
             return entry.make(with_params(config, self.env), self.env, axis_name)
 
-        return follow_schedules(config, make, self.plan.num_updates)
+        made = follow_schedules(config, make, self.plan.num_updates)
+        if not config.metrics:
+            return made
+        moving = jax.eval_shape(lambda: self.moving(config, jnp.zeros(1, jnp.int32)))
+        return with_metrics(made, config.metrics, list(moving), axis_name)
 
     def moving(self, config: TrainConfig, updates: Array) -> Metrics:
         """Return the numbers of a config that move, in each of some updates.
@@ -138,13 +145,14 @@ class Bound(NamedTuple):
         )
 
 
-def bind(config: TrainConfig, on_host: bool = False) -> Bound:
+def bind(config: TrainConfig, on_host: bool = False, trains: bool = True) -> Bound:
     """Check everything that can be checked before tracing, and make the environment.
 
     Args:
         config: Config of the agent.
         on_host: Whether the environment may be one that is stepped on the host, and
             that no compiled program can hold.
+        trains: Whether updates are to be made, which own metrics measure.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
@@ -173,6 +181,8 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
     if terms_of(resolved) and not env.on_host:
         _check_terms_are_read(bound)
+    if config.metrics and trains and not env.on_host:
+        check_metrics(bound)
     return bound
 
 
@@ -180,7 +190,7 @@ def _check_terms_are_read(bound: Bound) -> None:
     """Trace an update, in which terms are called; refuse those that none calls."""
 
     def reported(config: TrainConfig) -> Metrics:
-        algorithm = bound.algorithm(config)
+        algorithm = bound.algorithm(config.replace(metrics=()))
         state = jax.eval_shape(algorithm.init, jax.random.key(0))
         return jax.eval_shape(algorithm.step, state)[1]
 
@@ -228,7 +238,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: see `bind`.
     """
-    return bind(config, on_host=True).config
+    return bind(config, on_host=True, trains=False).config
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:

@@ -248,6 +248,7 @@ class StudyLoop:
                 "state": state,
                 "seed_scores": [None if s != s else float(s) for s in score.seeds],
                 "env_steps": score.env_steps,
+                "metrics": batch.metrics(number),
             }
             study.finish(trial, score.value if state == "complete" else None, detail)
             del open_trials[number]

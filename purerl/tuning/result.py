@@ -44,6 +44,7 @@ from purerl.tuning.options import TuneOptions
 from purerl.tuning.space import Space
 
 TABLE = "trials.csv"
+_METRIC = "metric."  # Before the name of an own metric among the columns.
 # The states of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
@@ -65,6 +66,7 @@ class Row(NamedTuple):
             been trained when it was reported.
         is_default: Whether the trial has the config's own values.
         note: More about the trial's state.
+        metrics: Own metrics of the last row by name, means over the seeds.
     """
 
     number: int
@@ -76,6 +78,7 @@ class Row(NamedTuple):
     curve: dict[int, float]
     is_default: bool
     note: str
+    metrics: dict[str, float] = {}  # noqa: RUF012  (a NamedTuple's, never changed)
 
 
 class HeldOutScores(NamedTuple):
@@ -321,11 +324,13 @@ def csv_text(rows: Sequence[Row]) -> str:
     """
     axes = list(rows[0].params) if rows else []
     seeds = max((len(row.seed_scores) for row in rows), default=0)
+    own = list(dict.fromkeys(name for row in rows for name in row.metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
         ["number", "state", "score", *axes]
         + [f"score_{i}" for i in range(seeds)]
+        + [f"{_METRIC}{name}" for name in own]
         + ["env_steps", "default", "note", "curve", CHECKSUM]
     )
     for row in rows:
@@ -337,6 +342,7 @@ def csv_text(rows: Sequence[Row]) -> str:
                 row.score,
                 *row.params.values(),
                 *scores,
+                *(row.metrics.get(name) for name in own),
                 row.env_steps,
                 int(row.is_default),
                 row.note,
@@ -392,6 +398,7 @@ def _ended(row: Row) -> Ended:
         "kind": "trial",
         "env_steps": max(row.curve, default=0),
         "score": list(row.seed_scores),
+        **row.metrics,
         "total_env_steps": row.env_steps,
     }
     params = {**row.params, "trial": row.number, "state": row.state}
@@ -650,6 +657,11 @@ def _row(line: Mapping[str, str], space: Space) -> Row:
         curve={int(step): float(score) for step, score in curve.items()},
         is_default=line["default"] == "1",
         note=line["note"],
+        metrics={
+            name.removeprefix(_METRIC): float(text)
+            for name, text in line.items()
+            if name.startswith(_METRIC) and text
+        },
     )
 
 

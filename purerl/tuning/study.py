@@ -388,6 +388,7 @@ def _row(trial: FrozenTrial, space: Space) -> Row:
         curve=_curve(trial),
         is_default=bool(trial.user_attrs.get(DEFAULT)),
         note=detail.get("note", ""),
+        metrics=detail.get("metrics", {}),
     )
 
 

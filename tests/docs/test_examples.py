@@ -16,10 +16,9 @@ from tests.helpers import assert_same_bits, eventually
 
 FOLDER = ROOT / "examples"
 NAMES = (
-    *("own_environment", "own_algorithm", "own_loss", "own_term", "own_fitness"),
-    *("own_search", "own_loop", "many_seeds", "figure", "deploy", "self_tuning"),
-    *("level_replay",),
-    "single_file_ppo",
+    *("own_environment", "own_algorithm", "own_loss", "own_term", "own_metric"),
+    *("own_fitness", "own_search", "own_loop", "many_seeds", "figure", "deploy"),
+    *("self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -179,6 +178,18 @@ def test_own_fitness_goes_on_after_a_kill(example, tmp_path, capsys):
     whole = example.main(**size, out=tmp_path / "whole")
     for name in ("fitness", "returns", "sigma"):
         np.testing.assert_array_equal(result.history[name], whole.history[name])
+
+
+@pytest.mark.slow
+@of("own_metric")
+def test_own_metric(example, tmp_path, capsys):
+    run = example.main(steps=8_192, out=tmp_path / "run", progress=False)
+    paid, returns = run.metrics["shaped_return"], run.metrics["episode_return"]
+    np.testing.assert_allclose(paid, 0.1 * returns, rtol=1e-4)
+    assert (returns[:, -1] < -100).all()
+    read = purerl.load(tmp_path / "run").metrics
+    assert ((read["torque.mean"] > 0) & (read["torque.mean"] < 1)).all()
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 @pytest.mark.slow
