@@ -19,7 +19,7 @@ def main(steps=40_960, seeds=10, out="runs/figure", **options):
     runs = {n: purerl.run(c, out=f"{out}/{n}", **options) for n, c in configs.items()}
 
     frames = {name: run.to_dataframe(curves=True) for name, run in runs.items()}
-    frame = pd.concat(frames, names=["algorithm", None]).reset_index("algorithm")
+    frame = pd.concat([frame.assign(algorithm=n) for n, frame in frames.items()])
     frame.to_csv(f"{out}/curves.csv", index=False)
 
     with plots.paper(columns=1):  # 3.25 inches, letters of 8 points

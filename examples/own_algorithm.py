@@ -45,8 +45,9 @@ def learn(agent, state, played, key):
     to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=agent.config.gamma)
     weight = standardise(to_go.ravel(), agent.axis_name)
     batch = *on_policy.flatten((seen.obs, steps.action)), weight
-    found = on_policy.gradient_step(agent, state, partial(loss, agent), batch)
-    return on_policy.Learned(*found, reward_scale)
+    own = partial(loss, agent)
+    params, opt, metrics = on_policy.gradient_step(agent, state, own, batch, played)
+    return on_policy.Learned(params, opt, metrics, reward_scale)
 
 
 def loss(agent, params, batch):

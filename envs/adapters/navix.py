@@ -1,5 +1,7 @@
 """Environments of Navix (Pignatelli et al. 2024); the only module that imports it."""
 
+# Without the package pyright takes this file for it.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import inspect

@@ -1,5 +1,7 @@
 """Games of Pgx (Koyamada et al. 2023) for one player; the only module with them."""
 
+# Without the package pyright takes this file for it.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import inspect

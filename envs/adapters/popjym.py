@@ -1,5 +1,7 @@
 """Memory tasks of POPJym (Lu et al. 2023); the only module that imports it."""
 
+# Without the package pyright takes this file for it.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import Any

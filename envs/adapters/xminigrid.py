@@ -1,5 +1,7 @@
 """Environments of XLand-MiniGrid (Nikulin et al. 2024); the only module with them."""
 
+# Without the package pyright takes this file for it.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import dataclasses

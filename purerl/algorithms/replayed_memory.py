@@ -215,11 +215,13 @@ def as_batch(config: Any, rows: Sequences, weight: Array) -> Batch:
         reward, discount, terminated, last = ring.sum_rewards(
             tuple(window), numbers, later, config.gamma
         )
+    obs: Any = Now(rows)
+    next_obs: Any = Next(rows, last)
     return Batch(
-        obs=Now(rows),
+        obs=obs,
         action=steps.action,
         reward=reward,
-        next_obs=Next(rows, last),
+        next_obs=next_obs,
         discount=jnp.where(terminated, 0.0, discount),
         weight=jnp.tile(weight, length),
     )

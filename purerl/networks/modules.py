@@ -308,9 +308,10 @@ def _is_simple(value: Any) -> bool:
 
 def _written(value: Any, where: str) -> Any:
     """A value of a module's field as plain Python."""
-    if isinstance(value, nn.Module) or (is_env(value) and not isinstance(value, type)):
+    is_object = not issubclass(type(value), type)
+    if isinstance(value, nn.Module) or (is_object and is_env(value)):
         return plain(value, where)
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return np.asarray(value).tolist()
     if type(value) in (tuple, list):
         return [_written(inner, where) for inner in value]

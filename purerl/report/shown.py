@@ -124,7 +124,7 @@ class Shown(abc.ABC):
                 parts.append(note_html(more))
             with style.paper(2):
                 drawn = view.draw()
-            parts.append(figure_html(drawn, drawn.figure.get_label(), SMALL))
+            parts.append(figure_html(drawn, str(drawn.figure.get_label()), SMALL))
         return "".join(parts)
 
 
@@ -151,7 +151,7 @@ def curves_frame(dataset: "xr.Dataset") -> "pd.DataFrame":
     keys = [name for name in first if name in dataset.coords] + ["env_steps"]
     for frame in others:
         first = first.merge(frame, how="outer", on=keys, sort=False)
-    return first[[*keys, *first.columns.difference(keys, sort=False)]]
+    return first.reindex(columns=[*keys, *first.columns.difference(keys, sort=False)])
 
 
 def stated(finished: bool, done: str, out: Path | None) -> str:

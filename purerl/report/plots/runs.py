@@ -273,7 +273,7 @@ def curves(
         for env, own in result.lines(metric).items():
             drawn = lines.setdefault(env, [])
             for line in own:
-                words = ": ".join(filter(None, (name, line.name)))
+                words = ": ".join(str(part) for part in (name, line.name) if part)
                 if words in (known.name for known in drawn):
                     raise ConfigError(
                         f"two curves of {env} are called {words!r}: give them other "

@@ -49,7 +49,7 @@ PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's te
 
 # Inches of one and of two columns of a paper, with letters of 8 points.
 COLUMNS = {1: 3.25, 2: 6.75}
-PAPER = {"font.size": 8.0, "axes.linewidth": 0.6}
+PAPER: dict[Any, Any] = {"font.size": 8.0, "axes.linewidth": 0.6}
 THINNER = 0.65  # Lines and markers of a paper's figure, beside those of a page.
 LEAST_PANEL = 1.5  # Inches: least width and height of a panel in a paper.
 _width: ContextVar[float | None] = ContextVar("width", default=None)
@@ -169,17 +169,18 @@ def picture(panels: Sequence["Axes"], words: str = "", ax: Any = None) -> Pictur
         words: A title: over the panel, or over all where they stand in a row.
         ax: Axes of the caller's, who gives titles, sizes and widths.
     """
-    figure = panels[0].get_figure(root=True)
-    assert figure is not None
+    first: Any = panels[0]
+    figure = first.get_figure(root=True)
     drawn = Picture(figure, panels[0] if len(panels) == 1 else tuple(panels))
     if ax is not None:
         return drawn
     figure.set_label(words.replace("\n", ", "))
     if _width.get() is not None:
-        for line in figure.findobj(lambda artist: hasattr(artist, "get_markersize")):
+        lines: Any = figure.findobj(lambda artist: hasattr(artist, "get_markersize"))
+        for line in lines:
             line.set_linewidth(THINNER * line.get_linewidth())
             line.set_markersize(THINNER * line.get_markersize())
-    elif words and panels[0].get_gridspec().ncols == 1:
+    elif words and first.get_gridspec().ncols == 1:
         panels[0].set_title(words, fontsize="large", color=INK, loc="left")
     elif words:
         figure.suptitle(words, fontsize="large", color=INK, x=0.01, ha="left")
@@ -319,7 +320,8 @@ def step_axis(axes: "Axes") -> None:
 
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     # More ticks would touch in narrow panels.
-    inches = axes.get_position().width * axes.get_figure(root=True).get_figwidth()
+    figure: Any = axes.get_figure(root=True)
+    inches = axes.get_position().width * figure.get_figwidth()
     axes.xaxis.set_major_locator(ticker.MaxNLocator(5 if inches > 2 else 3))
     axes.set_xlim(left=0)
 
