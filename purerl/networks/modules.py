@@ -22,7 +22,7 @@ from flax.errors import InvalidRngError
 from purerl import envs
 from purerl.config import ConfigError, check_known
 from purerl.envs.adapters.packages import imported, main_name, object_at
-from purerl.envs.base import is_env
+from purerl.envs.base import is_env, is_env_class
 from purerl.envs.wrappers.registry import read_call
 from purerl.networks import observe
 from purerl.types import Array, PyTree
@@ -309,7 +309,7 @@ def _is_simple(value: Any) -> bool:
 
 def _written(value: Any, where: str) -> Any:
     """A value of a module's field as plain Python."""
-    if isinstance(value, nn.Module) or (is_env(value) and not isinstance(value, type)):
+    if is_module(value) or is_env(value):
         return plain(value, where)
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist()
@@ -358,9 +358,8 @@ def _value(field: str, value: Any) -> Any:
 
 def _class_at(field: str, path: str) -> Any:
     found = imported_at(field, path)
-    is_class = isinstance(found, type)
-    is_known = is_class and (issubclass(found, nn.Module) or is_env(found))
-    if is_known or found is envs.make:
+    is_module_class = isinstance(found, type) and issubclass(found, nn.Module)
+    if is_module_class or is_env_class(found) or found is envs.make:
         return found
     kind = "environments" if field == "env" else "flax modules"
     raise ConfigError(
