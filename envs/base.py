@@ -26,6 +26,8 @@ Step = tuple[Obs, Any, Array, Array, Info]
 STEP = "obs, state, reward, terminated, info"
 AutoResetStep = tuple[Obs, Any, Array, Array, Array, Info]
 """What `step` returns: `obs, state, reward, terminated, truncated, info`."""
+# The entry of `info` with the reward before a `RewardWrapper` has changed it.
+RAW_REWARD = "raw_reward"
 # The most steps of an evaluation episode where nothing else bounds it: those of Atari
 # (Machado et al. 2018), 30 minutes of play with an action in every fourth frame.
 EVALUATION_STEPS = 27_000
@@ -102,6 +104,8 @@ class Environment(Generic[StateT, ParamsT]):
             where `TerminalLimit` is around it: the time that is left is the task's.
         on_host: Whether it has no pure functions and is stepped from Python, as
             Gymnasium's environments are.
+        shapes_rewards: Whether it pays other rewards than the game, which `info` has
+            then: see `wrappers.RewardWrapper`.
         made_as: Name and options of `make`, of an adapter that it has made: they say
             all of what the adapter holds in `wrapped`.
         title: The name it is registered under; empty for that of its class.
@@ -112,6 +116,7 @@ class Environment(Generic[StateT, ParamsT]):
     finite_observations: ClassVar[bool] = False
     terminal_limit: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
+    shapes_rewards: ClassVar[bool] = False
     made_as: Mapping[str, Any] = MappingProxyType({})
     title: ClassVar[str] = ""
 

@@ -22,6 +22,7 @@ from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
 from .adapters.packages import (
     object_at,
     own_names,
+    read_call,
     refused_options,
     require_package,
     with_opengl_as_asked,
@@ -39,7 +40,6 @@ from .swingup import (
     CartpoleSwingup,
     CartpoleSwingupSparse,
 )
-from .wrappers.registry import read_call
 
 Factory = Callable[..., Environment]
 
@@ -193,8 +193,12 @@ def describe(id: str, **options: Any) -> EnvDescription:
     """
     env = make(id, **options)
     params = env.default_params
-    # The first line of the documentation that is no heading, as brax's begins with.
-    lines = (inspect.getdoc(type(getattr(env, "wrapped", env))) or "").splitlines()
+    # The first line of the documentation that is no heading, as brax's begins with. Of
+    # another package's class it is the adapter's, where the class has none of its own.
+    inside = type(getattr(env, "wrapped", env))
+    own = vars(inside).get("__doc__") or ""
+    has_own = own and not own.startswith(f"{inside.__name__}(")  # As dataclasses have.
+    lines = (inspect.getdoc(inside if has_own else type(env)) or "").splitlines()
     return EnvDescription(
         id=id,
         source=source_of(id),

@@ -30,7 +30,7 @@ from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, heads_of, terms_of
 from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
@@ -101,7 +101,7 @@ def export_policy(
         if not is_whole or batch < 1:
             raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
         batch = int(batch)
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
     found = _functions(bound, state)
@@ -109,7 +109,12 @@ def export_policy(
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:
         files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
-    arrays = {name: np.asarray(x) for name, x in networks_of(state).items()}
+    unread = heads_of(terms_of(config))  # Terms of a loss are no part of the policy.
+    arrays = {
+        name: np.asarray(x)
+        for name, x in networks_of(state).items()
+        if name.partition(".")[0] not in unread
+    }
     about = describe(bound, found, batch, sampled, onnx)
     if onnx:
         files[ONNX] = to_onnx(found.act, found.rows, batch)

@@ -1,116 +1,156 @@
-"""Hooks: a user's functions of the state, gathered while an agent trains.
+"""Functions of the user's in the compiled program: own metrics, and `observe`.
 
-Hooks become part of the compiled program. Without them it is the same as ever, and
-nothing in it calls back to the host.
+`config.metrics` holds functions `(state, batch, metrics)`, or their import paths, which
+are called after every update with the state that it leaves, the transitions that it has
+collected, and its metrics. What one returns is reported under the function's name:
+`mean_action`, or, of a mapping, `mean_action.left` and so on.
+
+A path is looked up where the update is traced, so that a folder can be read, and its
+policies act, without the module. Nothing in the program calls back to the host, and
+without functions it is the same as ever.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from purerl.config import ConfigError
-from purerl.types import Algorithm, Metrics, PyTree
+from purerl.learning.averages import after, pmean
+from purerl.metrics import BATCH
+from purerl.networks.modules import imported_at
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # The entry of an evaluation that holds what `observe` returned.
 OBSERVED = "observed"
+# What a row of a folder holds beside metrics.
+_ROW = ("update", "seed", "kind", "crc")
+_FAULTS = (
+    *(TypeError, ValueError, AttributeError, LookupError),
+    jax.errors.JAXTypeError,
+)
+_NO_BATCH = (
+    " This algorithm shows no transitions, so that batch is None: let its step return "
+    f"them among its metrics, as {BATCH!r}, where config.metrics has functions."
+)
 
 
-class Hooks(NamedTuple):
-    """Functions that are called while an agent trains.
-
-    Attributes:
-        observe: `(state) -> pytree of arrays`, called at every evaluation.
-        metrics: `(state, metrics) -> dict of scalars`, called after every update with
-            the update's metrics, to which the scalars are added.
-    """
-
-    observe: Callable[[PyTree], PyTree] | None = None
-    metrics: Callable[[PyTree, Metrics], Metrics] | None = None
+def name_of(metric: Any) -> str:
+    """Return the name of a function: what its number is reported under."""
+    path = metric if isinstance(metric, str) else metric.__name__
+    return path.replace(":", ".").rpartition(".")[2]
 
 
-NO_HOOKS = Hooks()
+def reports(name: str, metrics: Sequence[Any]) -> bool:
+    """Return whether the functions `config.metrics` report a metric of that name."""
+    return name.partition(".")[0] in map(name_of, metrics)
 
 
-def with_metrics(algorithm: Algorithm, hooks: Hooks) -> Algorithm:
-    """Return the algorithm whose step adds the metrics of the hooks to its own."""
-    measure = hooks.metrics
-    if measure is None:
-        return algorithm
+def with_metrics(
+    algorithm: Algorithm,
+    metrics: Sequence[Any],
+    taken: Collection[str],
+    axis_name: str | None,
+) -> Algorithm:
+    """Return the algorithm whose updates report own metrics too.
 
-    def step(state: PyTree) -> tuple[PyTree, Metrics]:
-        new, metrics = algorithm.step(state)
-        # A copy is handed out: a function may change a dict that it is given.
-        return new, metrics | dict(measure(new, dict(metrics)))
-
-    return algorithm._replace(step=step)
-
-
-def observations(hooks: Hooks, state: PyTree) -> dict[str, Any]:
-    """Return what an evaluation is to hold beside its episodes."""
-    return {} if hooks.observe is None else {OBSERVED: hooks.observe(state)}
-
-
-def check_hooks(hooks: Hooks, algorithm: Algorithm, num_evaluations: int) -> None:
-    """Refuse hooks that cannot be part of the program, by their shapes.
+    An algorithm shows the transitions of an update in its metrics, as the entry
+    `purerl.metrics.BATCH`, where `config.metrics` has functions.
 
     Args:
-        hooks: The hooks.
-        algorithm: The algorithm without them, on one device.
+        algorithm: The algorithm.
+        metrics: Functions, or their import paths.
+        taken: Names that are reported beside the metrics of the algorithm.
+        axis_name: Axis over which an agent is spread; its devices' numbers are
+            averaged.
+    """
+
+    def measured(made: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
+        state, own = made[0], dict(made[1])
+        batch, found = own.pop(BATCH, None), {}
+        known = {*own, *taken, *_ROW}
+        for metric in metrics:
+            name = name_of(metric)
+            if name in known:
+                raise ConfigError(
+                    f"metrics: {name!r} is reported already; give your function another"
+                    " name."
+                )
+            known.add(name)
+            found |= _measure(metric, name, state, batch, own)
+        # Averages over devices must come one after another: see `averages`.
+        done = jnp.stack([jnp.asarray(x, jnp.float32) for x in own.values()]).sum()
+        return state, own | pmean(after(found, done, axis_name), axis_name)
+
+    def hosted(update: Array) -> Hosted:
+        assert algorithm.hosted is not None
+        pieces = algorithm.hosted(update)
+        return pieces._replace(finish=lambda *work: measured(pieces.finish(*work)))
+
+    return algorithm._replace(
+        step=lambda state: measured(algorithm.step(state)),
+        hosted=algorithm.hosted and hosted,
+    )
+
+
+def _measure(
+    metric: Any, name: str, state: PyTree, batch: Any, own: Metrics
+) -> dict[str, Array]:
+    """What a function makes of an update, float32 `[]` each, by reported name."""
+    function = metric
+    if isinstance(metric, str):
+        function = imported_at("metrics", metric, "lab:mean_action")
+    if not callable(function):
+        raise ConfigError(f"metrics: {metric} is no function, but {function!r}.")
+    try:
+        # A copy is handed out: a function may change a dict that it is given.
+        value = function(state, batch, dict(own))
+    except _FAULTS as error:
+        raise ConfigError(
+            f"metrics: {name} must be a function (state, batch, metrics) from traced "
+            "arrays to a number, or to numbers by name; it failed with "
+            f"{type(error).__name__}: {error}.{'' if batch is not None else _NO_BATCH}"
+        ) from error
+    several = isinstance(value, Mapping)
+    named = {f"{name}.{k}": x for k, x in value.items()} if several else {name: value}
+    for at, number in named.items():
+        is_array = isinstance(number, bool | int | float | np.ndarray | jax.Array)
+        if not is_array or jnp.shape(number) != ():
+            shape = f"shape {jnp.shape(number)}" if is_array else type(number).__name__
+            raise ConfigError(
+                f"metrics: {at} must be one number, got {shape}; reduce it, such as by "
+                ".mean(), or gather it at evaluations with make_train(observe=...)."
+            )
+    return {at: jnp.asarray(x, jnp.float32) for at, x in named.items()}
+
+
+def check_observe(
+    observe: Callable[[PyTree], PyTree], algorithm: Algorithm, num_evaluations: int
+) -> None:
+    """Refuse a function `observe` that cannot be part of the program, by its shapes.
+
+    Args:
+        observe: `(state) -> pytree of arrays`, called at every evaluation.
+        algorithm: The algorithm, on one device.
         num_evaluations: Evaluations of the run.
 
     Raises:
-        ConfigError: naming the hook, and what it returned.
+        ConfigError: saying what it returned, or that it would never be called.
     """
-    for name, hook in zip(hooks._fields, hooks, strict=True):
-        if hook is not None and not callable(hook):
-            raise ConfigError(f"{name} must be a function, got {hook!r}.")
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    if hooks.observe is not None:
-        if num_evaluations == 0:
-            raise ConfigError(
-                "observe is called at every evaluation, and num_evaluations is 0; set "
-                "it to the number of times that you want to observe."
-            )
-        _shapes_of("observe", hooks.observe, state)
-    if hooks.metrics is not None:
-        state, own = jax.eval_shape(algorithm.step, state)
-        _check_metrics(_shapes_of("metrics", hooks.metrics, state, own), own)
-
-
-def _shapes_of(name: str, hook: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
-    """The shapes of what a hook returns."""
-    try:
-        return jax.eval_shape(hook, *arguments)
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        LookupError,
-        jax.errors.JAXTypeError,
-    ) as error:
+    if not callable(observe):
+        raise ConfigError(f"observe must be a function, got {observe!r}.")
+    if num_evaluations == 0:
         raise ConfigError(
-            f"{name} must be a function from traced arrays to a pytree of arrays; on "
+            "observe is called at every evaluation, and num_evaluations is 0; set "
+            "it to the number of times that you want to observe."
+        )
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    try:
+        jax.eval_shape(observe, state)
+    except _FAULTS as error:
+        raise ConfigError(
+            "observe must be a function from traced arrays to a pytree of arrays; on "
             f"this agent's state it failed with {type(error).__name__}: {error}"
         ) from error
-
-
-def _check_metrics(found: Any, own: Metrics) -> None:
-    """Scalars under names of their own."""
-    if not isinstance(found, Mapping) or not all(isinstance(n, str) for n in found):
-        raise ConfigError(
-            "metrics must return a dict from names to scalars, got "
-            f"{type(found).__name__}."
-        )
-    for name, value in found.items():
-        shape = getattr(value, "shape", None)
-        if shape != ():
-            raise ConfigError(
-                f"metrics: {name!r} has shape {shape}, expected a scalar; reduce it, or"
-                " gather it at evaluations with observe."
-            )
-        if name in own:
-            raise ConfigError(
-                f"metrics: {name!r} is a metric of the algorithm already; give yours "
-                "another name."
-            )

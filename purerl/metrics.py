@@ -26,11 +26,15 @@ from purerl.types import Metrics
 # defined in every update of an algorithm that does not report these either.
 COUNT_OF = {
     "episode_return": "episodes",
+    "shaped_return": "episodes",
     "episode_length": "episodes",
     "policy_loss": "policy_steps",
     "entropy": "policy_steps",
 }
 HELD = tuple(name for name, count in COUNT_OF.items() if count == "episodes")
+# The entry in which an update shows the transitions `[T, B, ...]` that it collected, to
+# functions of the user's own: see `purerl.hooks`.
+BATCH = "batch"
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
 PER_UPDATE = ("episodes", "policy_steps", "passes")
 SINCE_START = ("env_steps", "gradient_steps", "bad_transitions")
@@ -69,7 +73,9 @@ def held(metrics: Metrics) -> Metrics:
     count = metrics["episodes"]
     last = jax.lax.cummax(jnp.where(count > 0, jnp.arange(len(count)), -1))
     return metrics | {
-        name: jnp.where(last >= 0, metrics[name][last], jnp.nan) for name in HELD
+        name: jnp.where(last >= 0, metrics[name][last], jnp.nan)
+        for name in HELD
+        if name in metrics
     }
 
 

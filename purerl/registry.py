@@ -9,9 +9,11 @@ import difflib
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from purerl.config import ConfigError
+from purerl.envs.adapters.packages import imported
 
 ON_COMMAND_LINE = "On a command line, --import MODULE imports the module that does so."
 
@@ -140,18 +142,15 @@ class Registry:
         found = self.find(name)
         if found is not None:
             return found
+        if ":" in str(name):
+            return _imported(str(name), self.kind, self.base)
         listed = f"{self.plural.capitalize()}: {', '.join(self.classes)}."
-        if str(name).startswith("<"):
-            raise ConfigError(
-                f"the {self.kind} {name} was not registered when it was written. Call "
-                f"{self.call} with a name and its class before reading, or pass "
-                f"the config as an object. {ON_COMMAND_LINE} {listed}"
-            )
         guess = closest(str(name), list(self.classes))
         hint = f" Did you mean {guess!r}?" if guess else ""
         raise ConfigError(
             f"there is no {self.kind} {name!r}.{hint} {listed} "
-            f"{self.call}(name, cls) adds one. {ON_COMMAND_LINE}"
+            f"{self.call}(name, cls) adds one; an import path such as "
+            f"mypackage.parts:Mine is one too. {ON_COMMAND_LINE}"
         )
 
     def find(self, name: Any) -> type | None:
@@ -161,20 +160,17 @@ class Registry:
         """
         if isinstance(name, str) and name in self.classes:
             return self.classes[name]
-        for cls in loaded(self.classes).values():
-            if name == f"<{qualified(cls)}>":
-                return cls
         alike = [k for k in self.classes if k.lower() == str(name).lower()]
         return self.classes[alike[0]] if len(alike) == 1 else None
 
 
 def name_of(cls: type) -> str:
-    """Return what files call a class of parts: its name, or else `<module.Class>`."""
+    """Return what files call a class of parts: its name, or else its import path."""
     for registry in _REGISTRIES:
         for name, known in loaded(registry.classes).items():
             if cls is known:
                 return name
-    return f"<{qualified(cls)}>"
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def kind_of(cls: type) -> str:
@@ -201,18 +197,34 @@ def class_of(name: Any, kind: str = "") -> type:
             return found
     if len(asked) == 1 or not isinstance(name, str):
         return asked[0].class_of(name)
+    if ":" in name:
+        return _imported(name, "part")
     calls = ", ".join(registry.call for registry in asked)
-    if name.startswith("<"):
-        raise ConfigError(
-            f"the part {name} was not registered when it was written. Call the "
-            f"function of its kind with a name and its class before reading: {calls}. "
-            f"{ON_COMMAND_LINE}"
-        )
     guess = closest(name, [known for one in asked for known in one.classes])
     hint = f" Did you mean {guess!r}?" if guess else ""
     raise ConfigError(
         f"there is no part {name!r}.{hint} These add one: {calls}. {ON_COMMAND_LINE}"
     )
+
+
+def _imported(path: str, kind: str, base: type = object) -> type:
+    """Return the class of an import path, such as `mypackage.terms:Smooth`.
+
+    Raises:
+        ConfigError: its module has not been imported, or there is no part.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Any = attrgetter(name)(imported(module))
+    except (AttributeError, ValueError) as error:
+        raise ConfigError(f"cannot find the {kind} {path}: {error}") from None
+    is_class = isinstance(found, type) and issubclass(found, base)
+    if not (is_class and dataclasses.is_dataclass(found) and "__call__" in dir(found)):
+        raise ConfigError(
+            f"the {kind} {path} must be a flax.struct.dataclass with __call__, got "
+            f"{found!r}."
+        )
+    return found  # type: ignore[return-value]
 
 
 def is_known(name: str) -> bool:

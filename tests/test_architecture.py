@@ -79,6 +79,8 @@ LAYERS = (
     ("purerl.execution",),
     # Folders of results, arrays in files, checkpoints.
     ("purerl.storage",),
+    # What all results have to be looked at.
+    ("purerl.report.html", "purerl.report.shown"),
     # A run on the host: its folder, progress, trackers.
     ("purerl.runner",),
     # What sweeps and searches vary: axes, designs, points in a config.

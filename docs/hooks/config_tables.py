@@ -107,7 +107,7 @@ def render_metrics(algorithm: str) -> str:
         raise ValueError(f"{algorithm}: {MEANINGS.name} says nothing of {unknown}.")
     rows = [f"| `{name}` | {meanings[name]} |" for name in names]
     table = "\n".join(["| metric | meaning |", "|---|---|", *rows])
-    return f"{table}\n\n[Add your own](../training.md#hooks).\n"
+    return f"{table}\n\n[Add your own](../training.md#metrics-of-your-own).\n"
 
 
 def metrics_of(algorithm: str) -> set[str]:

@@ -3,6 +3,7 @@
 Importing this imports none of them.
 """
 
+import ast
 import contextlib
 import difflib
 import importlib
@@ -126,6 +127,42 @@ def object_at(field: str, path: str, example: str = "lab.envs:PointMass") -> Any
         raise ValueError(f"{field}: {why}.") from None
     except ValueError as error:
         raise ValueError(f"{field} names {path}: {error}") from None
+
+
+def read_call(field: str, text: Any, example: str) -> tuple[str, list, dict[str, Any]]:
+    """Return what a text calls, and the arguments by their place and by name.
+
+    Args:
+        field: Name of the field that has the text, for the message.
+        text: Text such as `FrameStack(4)` or `lab.envs:PointMass(mass=2.0)`.
+        example: Text that could be read, for the message.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    try:
+        module, colon, call = text.strip().partition(":")
+        if not (colon and all(map(str.isidentifier, module.split(".")))):
+            module, colon, call = "", "", text.strip()
+        node = ast.parse(call, mode="eval").body
+        node = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        assert isinstance(node.func, ast.Name | ast.Attribute)
+        given = [each.arg for each in node.keywords]
+        assert None not in given and len(set(given)) == len(given)
+        places = [_literal(value) for value in node.args]
+        names = {str(each.arg): _literal(each.value) for each in node.keywords}
+    except Exception:  # Whatever a text that is no call makes of Python's parser.
+        raise ValueError(
+            f"{field}: cannot read {text!r}; write for example {example}."
+        ) from None
+    return f"{module}{colon}{ast.unparse(node.func)}", places, names
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of an argument: a literal, an infinite number, or a bare word."""
+    if ast.unparse(node) in ("inf", "-inf"):
+        return float(ast.unparse(node))
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 @contextlib.contextmanager

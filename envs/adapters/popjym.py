@@ -32,7 +32,7 @@ class PopjymEnvironment(FiveValueEnvironment):
             raise unknown_name("POPJym", popjym_name, known)
         self.id, self.options = f"popjym/{popjym_name}", options
         try:
-            made, _ = registration.make(popjym_name, **options)
+            made: Any = registration.make(popjym_name, **options)[0]
         except TypeError as error:
             raise refused_options(self.id, options, error) from None
         if hasattr(made, "is_terminal"):  # Its name in gymnax before 1.0.

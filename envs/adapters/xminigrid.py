@@ -74,6 +74,7 @@ class XMiniGridEnvironment(Adapted):
             raise unknown_name("XLand-MiniGrid", xminigrid_name, names)
         self.id = f"xminigrid/{xminigrid_name}"
         self.options = options | ({"benchmark": benchmark} if benchmark else {})
+        numbers: Any
         self.wrapped, numbers = xminigrid.make(xminigrid_name)
         known = [field.name for field in dataclasses.fields(numbers)]
         # Rules are numbers; a file can name the benchmark that they come from.

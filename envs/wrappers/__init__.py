@@ -28,5 +28,6 @@ from .steps import ActionRepeat as ActionRepeat
 from .steps import ClipReward as ClipReward
 from .steps import RewardWrapper as RewardWrapper
 from .steps import ScaleReward as ScaleReward
+from .steps import StepInside as StepInside
 from .steps import StickyActions as StickyActions
 from .steps import TerminalLimit as TerminalLimit

@@ -110,6 +110,7 @@ class Wrapper(Environment[Any, Any]):
     time_per_step = _of_the_inside("time_per_step")
     has_picture = _of_the_inside("has_picture")
     has_levels = _of_the_inside("has_levels")
+    shapes_rewards = _of_the_inside("shapes_rewards")
 
     @property
     def finite_observations(self) -> bool:  # type: ignore[override]

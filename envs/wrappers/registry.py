@@ -1,13 +1,12 @@
 """Wrappers by name: `FrameStack(4)` in files and on command lines."""
 
-import ast
 import difflib
 import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from ..adapters.adapt import adapt
-from ..adapters.packages import object_at
+from ..adapters.packages import object_at, read_call
 from ..base import Environment
 from .base import Wrapper
 from .observations import (
@@ -114,42 +113,6 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
             "purerl's command line, --import MODULE imports the module that does so."
         )
     return WRAPPERS[name], places, names
-
-
-def read_call(field: str, text: Any, example: str) -> tuple[str, list, dict[str, Any]]:
-    """Return what a text calls, and the arguments by their place and by name.
-
-    Args:
-        field: Name of the field that has the text, for the message.
-        text: Text such as `FrameStack(4)` or `lab.envs:PointMass(mass=2.0)`.
-        example: Text that could be read, for the message.
-
-    Raises:
-        ValueError: it is no such text.
-    """
-    try:
-        module, colon, call = text.strip().partition(":")
-        if not (colon and all(map(str.isidentifier, module.split(".")))):
-            module, colon, call = "", "", text.strip()
-        node = ast.parse(call, mode="eval").body
-        node = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        assert isinstance(node.func, ast.Name | ast.Attribute)
-        given = [each.arg for each in node.keywords]
-        assert None not in given and len(set(given)) == len(given)
-        places = [_literal(value) for value in node.args]
-        names = {str(each.arg): _literal(each.value) for each in node.keywords}
-    except Exception:  # Whatever a text that is no call makes of Python's parser.
-        raise ValueError(
-            f"{field}: cannot read {text!r}; write for example {example}."
-        ) from None
-    return f"{module}{colon}{ast.unparse(node.func)}", places, names
-
-
-def _literal(node: ast.expr) -> Any:
-    """The value of an argument: a literal, an infinite number, or a bare word."""
-    if ast.unparse(node) in ("inf", "-inf"):
-        return float(ast.unparse(node))
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def _path(cls: type) -> str:

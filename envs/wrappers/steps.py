@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, Obs, Step, select_tree
+from ..base import RAW_REWARD, Array, Obs, Step, select_tree
 from ..options import whole_number
 from ..spaces import zeros
 from .base import MASK, Wrapper, WrapperState, check_number
@@ -43,19 +43,25 @@ class ActionRepeat(Wrapper):
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take up to n steps."""
 
-        def once(state: Any, number: Any, earned: Any) -> Step:
+        def once(state: Any, number: Any, before: Step | None = None) -> Step:
             key_now = jax.random.fold_in(key, number)
-            obs, state, more, *rest = self.env.step_env(key_now, state, action, params)
+            taken = self.env.step_env(key_now, state, action, params)
+            obs, state, more, terminated, info = taken
             # Truth values would not add up, and bytes would begin anew after 255.
             more = jnp.asarray(more, jnp.float32)
-            return obs, state, more if earned is None else earned + more, *rest  # type: ignore[return-value]
+            if before is not None:
+                more = before[2] + more
+                if RAW_REWARD in info:
+                    raw = before[4][RAW_REWARD] + info[RAW_REWARD]
+                    info = {**info, RAW_REWARD: raw}
+            return obs, state, more, terminated, info
 
         def again(last: Step, number: Array) -> tuple[Step, None]:
-            _, state, reward, terminated, _ = last
+            _, state, _, terminated, _ = last
             is_over = terminated | self.env.is_truncated(state, params)
-            return select_tree(is_over, last, once(state, number, reward)), None
+            return select_tree(is_over, last, once(state, number, last)), None
 
-        return jax.lax.scan(again, once(state, 0, None), jnp.arange(1, self.n))[0]
+        return jax.lax.scan(again, once(state, 0), jnp.arange(1, self.n))[0]
 
 
 @struct.dataclass
@@ -166,20 +172,64 @@ def is_valid(action: Array, mask: Array, space: Any) -> Array:
     return jnp.all(mask[offsets + jnp.reshape(action, -1)] != 0)
 
 
+class StepInside(NamedTuple):
+    """A step of the environment inside, whatever is paid for it.
+
+    Attributes:
+        state: State before the step.
+        action: Action that was taken.
+        obs: Observation after it, before any reset.
+        next_state: State after it.
+        terminated: `[]` bool, whether the episode ended there.
+    """
+
+    state: Any
+    action: Any
+    obs: Obs
+    next_state: Any
+    terminated: Array
+
+
 @dataclasses.dataclass(unsafe_hash=True)
 class RewardWrapper(Wrapper):
-    """A wrapper that pays something else; nothing but the reward changes."""
+    """A wrapper that pays something else, and leaves the game alone.
 
-    def pay(self, reward: Array, params: Any) -> Array:
-        """Return what is paid in place of a reward `[]`."""
+    An agent learns from what is paid. Its `episode_return` and its evaluations count
+    the rewards of the game, and `shaped_return` those that it was paid.
+    """
+
+    adds_to_observations: ClassVar[bool] = False
+    shapes_rewards: ClassVar[bool] = True  # type: ignore[assignment]
+
+    @property
+    def note(self) -> str:
+        """What is counted, after the note of the environment inside."""
+        words = (
+            "episode_return and evaluations count the rewards of the game, "
+            "shaped_return what the wrappers pay for them"
+        )
+        inside = self.env.note
+        return inside if words in inside else f"{inside} {words}".strip()
+
+    def pay(self, reward: Array, step: StepInside, params: Any) -> Array:
+        """Return what is paid for a step in place of a reward, float32 `[]`.
+
+        Args:
+            reward: Reward of the environment inside, float32 `[]`.
+            step: The step, for a payment that depends on more.
+            params: Numbers of the environment, the wrapper's own among them.
+        """
         raise NotImplementedError
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take one step."""
-        obs, state, reward, *rest = self.env.step_env(key, state, action, params)
+        taken = self.env.step_env(key, state, action, params)
+        obs, after, reward, terminated, info = taken
         # Whole numbers and Python's own become floats before they are changed.
-        paid = self.pay(jnp.asarray(reward, jnp.float32), params)
-        return obs, state, paid, *rest  # type: ignore[return-value]
+        reward = jnp.asarray(reward, jnp.float32)
+        step = StepInside(state, action, obs, after, terminated)
+        paid = self.pay(reward, step, params)
+        return obs, after, paid, terminated, {RAW_REWARD: reward, **info}
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -196,7 +246,6 @@ class ClipReward(RewardWrapper):
 
     low: float = -1.0
     high: float = 1.0
-    adds_to_observations: ClassVar[bool] = False
 
     def check_numbers(self, numbers: Mapping[str, Any]) -> None:
         """Refuse a lower bound that is not below the upper one."""
@@ -213,7 +262,7 @@ class ClipReward(RewardWrapper):
         high = check_number("ClipReward", "high", self.high, finite=False)
         return {"reward_low": low, "reward_high": high}
 
-    def pay(self, reward: Array, params: Any) -> Array:
+    def pay(self, reward: Array, step: StepInside, params: Any) -> Array:
         """Return the reward within the bounds."""
         return jnp.clip(reward, params.reward_low, params.reward_high)
 
@@ -228,7 +277,6 @@ class ScaleReward(RewardWrapper):
     """
 
     factor: float = 1.0
-    adds_to_observations: ClassVar[bool] = False
 
     def numbers(self) -> dict[str, float]:
         """Return `reward_factor`."""
@@ -238,7 +286,7 @@ class ScaleReward(RewardWrapper):
         """Refuse what is not finite."""
         check_number("ScaleReward", "reward_factor", numbers["reward_factor"])
 
-    def pay(self, reward: Array, params: Any) -> Array:
+    def pay(self, reward: Array, step: StepInside, params: Any) -> Array:
         """Return the reward times the number."""
         return reward * params.reward_factor
 

@@ -39,6 +39,8 @@ def evaluate(
 ) -> Evaluation:
     """Play `E` episodes from fresh resets with a deterministic policy.
 
+    Rewards are those of the game, not what a `RewardWrapper` pays for them.
+
     The loop ends as soon as every episode has. An episode still running after
     `max_steps`, or at a transition that is not finite, counts with what it has earned
     by then.
@@ -180,7 +182,7 @@ def _step(
     action, memory = act(carry.obs, carry.memory)
     # No episode is followed by another here, so nothing pays for resets.
     step = jax.vmap(step_without_reset, (None, None, 0, 0, 0))
-    obs, state, reward, terminated, truncated = step(
+    obs, state, _, terminated, truncated, reward = step(
         env, params, keys, carry.state, action
     )
     looked_at = reward if env.finite_observations else (obs, reward)

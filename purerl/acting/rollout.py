@@ -28,9 +28,10 @@ from jax.lax import stop_gradient
 from purerl.accelerator import kernels
 from purerl.accelerator.kernels import forget
 from purerl.config import TrainConfig
-from purerl.envs.base import Environment, outcome
+from purerl.envs.base import RAW_REWARD, Environment, outcome
 from purerl.keys import env_draw, env_keys, several
 from purerl.learning.averages import psum
+from purerl.metrics import BATCH
 from purerl.types import Array, Metrics, PyTree
 
 Number = TypeVar("Number", int, Array)
@@ -76,6 +77,8 @@ class EnvCarry(NamedTuple):
             observation was not finite, so that its first step is bad.
         episode_length: `[B]` int32 steps of the running episode.
         bad: `[B]` int32 bad transitions since the run began.
+        shaped_return: `[B]` sum of what the running episode was paid, where wrappers
+            pay other rewards than the game; otherwise ().
     """
 
     state: PyTree
@@ -83,6 +86,7 @@ class EnvCarry(NamedTuple):
     episode_return: Array
     episode_length: Array
     bad: Array
+    shaped_return: PyTree = ()
 
 
 class Start(NamedTuple):
@@ -106,6 +110,7 @@ class StepOutput(NamedTuple):
     truncated: Array
     episode_return: Array
     episode_length: Array
+    shaped_return: PyTree = ()
 
 
 class Episodes(NamedTuple):
@@ -116,12 +121,19 @@ class Episodes(NamedTuple):
         returns: Sum of the episode's rewards until then.
         lengths: Steps of the episode until then.
         bad: `[B]` bad transitions since the run began, after the rollout.
+        shaped: Sum of what was paid until then, where that is not `returns`; or ().
     """
 
     done: Array
     returns: Array
     lengths: Array
     bad: Array
+    shaped: PyTree = ()
+
+    @property
+    def paid(self) -> Array:
+        """The returns from which the agent learns, `[T, B]`."""
+        return self.shaped if jax.tree.leaves(self.shaped) else self.returns
 
 
 class Memories(NamedTuple):
@@ -212,24 +224,25 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
     """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
     reset = _starter(stepper.env, stepper.env.reset)
-    return carry_of(jax.vmap(reset, (0, None))(keys, stepper.params))
+    carry = carry_of(jax.vmap(reset, (0, None))(keys, stepper.params))
+    if not stepper.env.shapes_rewards:
+        return carry
+    return carry._replace(shaped_return=jnp.zeros(num_envs))
 
 
-def carry_of(start: Start, counted: Array | None = None) -> EnvCarry:
+def carry_of(start: Start, before: EnvCarry | None = None) -> EnvCarry:
     """Return environments whose episodes all begin.
 
     Args:
         start: Starts `[B, ...]`.
-        counted: `[B]` bad transitions until now; none where not given.
+        before: The environments until now, whose bad transitions are counted.
     """
     none = jnp.zeros(start.episode_return.shape, jnp.int32)
-    return EnvCarry(
-        start.state,
-        start.obs,
-        start.episode_return,
-        none,
-        none if counted is None else counted,
-    )
+    carry = EnvCarry(start.state, start.obs, start.episode_return, none, none)
+    if before is None:
+        return carry
+    blank = jax.tree.map(jnp.zeros_like, before.shaped_return)
+    return carry._replace(bad=before.bad, shaped_return=blank)
 
 
 def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start:
@@ -322,7 +335,7 @@ def make_restarts(
 
 def step_without_reset(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
-) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
+) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Take one step of one environment, which leaves an ended episode as it ended.
 
     An environment that can only step with a reset returns the next episode's state
@@ -336,13 +349,20 @@ def step_without_reset(
         action: Action of the environment.
 
     Returns:
-        `obs, state, reward, terminated, truncated`, the flags never both true.
+        `obs, state, reward, terminated, truncated, raw`, the flags never both true,
+        with the reward of the game, which is `reward` where no wrapper has changed it.
     """
-    obs, state, reward, terminated, truncated, _ = outcome(
+    obs, state, reward, terminated, truncated, info = outcome(
         env, key, state, action, params
     )
     reward = jnp.asarray(reward, jnp.float32)
-    return obs, state, reward, terminated, truncated & ~terminated
+    raw = _raw(env, info, reward)
+    return obs, state, reward, terminated, truncated & ~terminated, raw
+
+
+def _raw(env: Environment, info: Any, reward: Array) -> Array:
+    """The reward of the game, before wrappers have changed it."""
+    return info.get(RAW_REWARD, reward) if env.shapes_rewards else reward
 
 
 def step_envs(
@@ -371,7 +391,7 @@ def _step_and_restart(
 ) -> tuple[EnvCarry, StepOutput]:
     """One environment's step, going on from `start` where the episode ended."""
     if not env.resets_by_itself:
-        next_obs, state, reward, terminated, truncated = step_without_reset(
+        next_obs, state, reward, terminated, truncated, raw = step_without_reset(
             env, params, key, carry.state, action
         )
         obs = next_obs
@@ -382,9 +402,11 @@ def _step_and_restart(
         next_obs = info["final_observation"]
         truncated = truncated & ~terminated  # A foreign environment may set both.
         reward = reward.astype(jnp.float32)
-    total = carry.episode_return + reward
+        raw = _raw(env, info, reward)
+    total = carry.episode_return + raw
+    paid = jax.tree.map(lambda x: x + reward, carry.shaped_return)
     is_known_finite = env.finite_observations
-    is_good = is_finite(() if is_known_finite else next_obs, total)
+    is_good = is_finite(() if is_known_finite else next_obs, total, paid)
     if env.resets_by_itself:
         start = _where(is_good, start_of(obs, state, is_known_finite), start)
     terminated, truncated = terminated | ~is_good, truncated | ~is_good
@@ -398,9 +420,11 @@ def _step_and_restart(
         truncated,
         total,
         length,
+        paid,
     )
     length = jnp.where(done, 0, length)
-    return EnvCarry(state, obs, begun, length, carry.bad + ~is_good), output
+    paid = jax.tree.map(lambda x: jnp.where(done, 0.0, x), paid)
+    return EnvCarry(state, obs, begun, length, carry.bad + ~is_good, paid), output
 
 
 def _where(condition: Array, on_true: Any, on_false: Any) -> Any:
@@ -475,7 +499,7 @@ def unroll(
 
     def step(
         before: PyTree, xs: tuple[PyTree, PyTree]
-    ) -> tuple[PyTree, tuple[Transition, PyTree, Array, Array]]:
+    ) -> tuple[PyTree, tuple[Transition, PyTree, Array, Array, PyTree]]:
         carry, memory = unpack(before)
         noise_t, inputs_t = xs
         keys_t, starts = randomness.restart(inputs_t)
@@ -494,7 +518,7 @@ def unroll(
             truncated=out.truncated,
         )
         kept = forget(memory, out.terminated | out.truncated)
-        ends = out.episode_return, out.episode_length
+        ends = out.episode_return, out.episode_length, out.shaped_return
         return pack((after, kept)), (transition, memory, *ends)
 
     inputs = randomness.inputs
@@ -503,11 +527,11 @@ def unroll(
     pair, like = (batch.obs, batch.next_obs), (carry.obs, carry.obs)
     obs, next_obs = kernels.columns_last(pair, like)
     outputs = batch._replace(obs=obs, next_obs=next_obs), *others
-    batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
+    batch, memories, returns, lengths, shaped = checkpoint_name(outputs, ROLLOUT)
     carry, memory = unpack(end)
     # A bad transition has both flags, and ends no episode that counts.
     done = batch.terminated ^ batch.truncated
-    ends = Episodes(done, returns, lengths, carry.bad)
+    ends = Episodes(done, returns, lengths, carry.bad, shaped)
     return Played(carry, memory, batch, memories, ends)
 
 
@@ -544,6 +568,18 @@ def without_bad(played: Played, finite_observations: bool = False) -> Played:
         played.transitions, played.memories, finite_observations
     )
     return played._replace(transitions=transitions, memories=memories)
+
+
+def shown(batch: PyTree) -> dict[str, Any]:
+    """Return the entry of the metrics that shows an update's transitions, if any.
+
+    Args:
+        batch: Transitions `[R, T, B, ...]`, or ().
+    """
+    if not jax.tree.leaves(batch):
+        return {}
+    steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+    return {BATCH: replaced(steps)[0]}
 
 
 def is_bad(record: Any) -> Array:
@@ -619,8 +655,8 @@ def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
         episodes: Ends of the episodes of a rollout.
         axis_name: Mapped axis over which environments are spread, if any.
     """
-    done, returns, lengths, counted = episodes
-    count, return_sum, length_sum, broken = psum(
+    done, returns, lengths, counted, shaped = episodes
+    count, return_sum, length_sum, broken, paid = psum(
         (
             # A float holds the count exactly up to 2^24 episodes per update.
             done.sum(dtype=jnp.float32),
@@ -628,13 +664,16 @@ def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
             jnp.where(done, lengths, 0).sum().astype(jnp.float32),
             # Of several rounds the last one counts.
             counted.reshape(-1, counted.shape[-1])[-1].sum().astype(jnp.float32),
+            jax.tree.map(lambda x: jnp.where(done, x, 0.0).sum(), shaped),
         ),
         axis_name,
     )
     some = jnp.maximum(count, 1.0)
+    sums = {"episode_return": return_sum, "episode_length": length_sum}
+    if jax.tree.leaves(shaped):
+        sums["shaped_return"] = paid
     return {
         "bad_transitions": broken.astype(jnp.uint32),
         "episodes": count.astype(jnp.int32),
-        "episode_return": jnp.where(count > 0, return_sum / some, jnp.nan),
-        "episode_length": jnp.where(count > 0, length_sum / some, jnp.nan),
+        **{n: jnp.where(count > 0, x / some, jnp.nan) for n, x in sums.items()},
     }

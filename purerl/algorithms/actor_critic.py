@@ -39,6 +39,7 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
+    heads_of,
     static,
 )
 from purerl.envs.base import Environment
@@ -368,7 +369,11 @@ def init(
     action = jnp.zeros((1, agent.head.num_outputs))
     judged = [obs] if agent.head.is_discrete else [obs, action]
     made = {"actor": (agent.actor, [obs]), "critics": (agent.critics, judged)}
-    params = replayed_memory.init_params(keys[:2], made) | more
+    params = replayed_memory.init_params(keys[:2], made)
+    seen = obs, obs
+    if agent.memory is not None:
+        seen = replayed_memory.example(agent.memory, obs)
+    params = off_policy.with_heads(agent, params, seen, key) | more
     learner = Learner(
         params=params,
         target_params={name: params[name] for name in targets},
@@ -396,7 +401,8 @@ def enter(
         make_hooks: Function that makes an algorithm's part of the learner.
     """
     learner = Learner(state.params, state.target_params, state.opt_state)
-    critics = twins.as_one(agent.config, agent.critics)
+    # Terms of the user's own see two critics as they are.
+    critics = None if agent.terms else twins.as_one(agent.config, agent.critics)
     if critics is None:
         return make_hooks(agent), learner, lambda learner: learner
     hooks = make_hooks(agent._replace(critics=critics))
@@ -553,11 +559,20 @@ def descend(
     """Take one step on the parameters that `grads` names, each by its own optimiser."""
     params, opt_state = dict(learner.params), dict(learner.opt_state)
     for name, gradient in grads.items():
+        if learner.pull:
+            gradient = jax.tree.map(jnp.add, gradient, learner.pull[name])
         updates, opt_state[name] = optimiser_of(config, name).update(
             gradient, opt_state[name], params[name]
         )
         params[name] = optax.apply_updates(params[name], updates)
     return learner._replace(params=params, opt_state=opt_state)
+
+
+def descend_heads(agent: Agent, learner: Learner) -> Learner:
+    """Take one step on the networks that the user's own terms have."""
+    names = heads_of(agent.terms)
+    zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
+    return descend(agent.config, learner, zeros)
 
 
 def put_statistics(
@@ -587,7 +602,7 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     Args:
         name: Name of the parameters.
     """
-    rate = getattr(config, f"{_PREFIXES[name]}_learning_rate", None)
+    rate = getattr(config, f"{_PREFIXES.get(name, name)}_learning_rate", None)
     # Weight decay, or steps by the sign of the gradient, would pull the temperature and
     # multipliers away from where they belong.
     chosen = config.optimiser if name in ("actor", "critics") else Adam()

@@ -64,8 +64,10 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
+    heads_of,
     one_of,
     static,
+    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
@@ -73,8 +75,9 @@ from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
 from purerl.learning.optimiser import frozen_in
-from purerl.losses import SquaredError
-from purerl.networks import heads, observe
+from purerl.losses import SquaredError, extra
+from purerl.networks import heads as head_layers
+from purerl.networks import observe
 from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
@@ -282,7 +285,10 @@ def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer."""
     keys = init_keys(key, 3)
     inputs = [observe.example(agent.obs_space), *_levels(agent.kind.acting_levels)]
-    params = networks.init_params(keys[:2], {"q": (agent.network, inputs)})["q"]
+    params = networks.init_params(keys[:2], {"q": (agent.network, inputs)})
+    params = off_policy.with_heads(agent, params, (inputs[0], inputs[0]), key)
+    # What the user's own terms have lies beside the collection of the one network.
+    params = {**params.pop("q"), **params}
     return off_policy.init_state(agent, key, keys[2], fresh(agent.config, params))
 
 
@@ -299,7 +305,8 @@ def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
     kernel each, and a product adds a bias only where that is an array of its own.
     """
     config, form = agent.config, optimiser.Form(lambda x: x, lambda x: x)
-    if traced_for_cpu() or config.frozen or not is_known(config.optimiser):
+    is_whole = config.frozen or agent.terms or not is_known(config.optimiser)
+    if traced_for_cpu() or is_whole:
         form = None
     return enter_flat(make_hooks, agent, state, form)
 
@@ -348,7 +355,15 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         explore=explore,
         draw_noise=jax.random.split if _is_random(config) else lambda key, shape: (),
         learn=partial(learn, agent, restore),
+        shown=partial(_shown, restore),
     )
+
+
+def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, extra.Samples]:
+    """Parameters by network and samples, as the user's own terms see them."""
+    params = dict(restore(flat))
+    q = {"params": params.pop("params")}
+    return {"q": q, **params}, extra.Samples(**batch._asdict())
 
 
 def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
@@ -382,7 +397,9 @@ def evaluate(
         levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
         noise: Random key of the noise, consumed; without one, weights are the means.
     """
-    rngs = None if noise is None else {heads.NOISE: noise}
+    rngs = None if noise is None else {head_layers.NOISE: noise}
+    if agent.terms:
+        params = {"params": params["params"]}  # without the networks of terms
     outputs: Any = agent.network.apply(params, obs, *_levels(levels), rngs=rngs)
     return outputs
 
@@ -441,6 +458,8 @@ def descend(
     config = agent.config
     grads, (priority, metrics) = jax.grad(loss, has_aux=True)(learner.params)
     grads, metrics = pmean((grads, metrics), agent.stepper.axis_name)
+    if agent.terms:
+        grads = jax.tree.map(jnp.add, grads, learner.pull)
     optim = make_optimiser(config, restore, count.number)
     updates, opt_state = optim.update(grads, learner.opt_state, learner.params)
     params: Any = optax.apply_updates(learner.params, updates)
@@ -580,6 +599,20 @@ def make_optimiser(
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
+    heads = heads_of(terms_of(config))
+    if not heads:
+        return _of_own(config, rate, restore)
+    return optimiser.beside(
+        partial(_of_own, config, rate),
+        partial(optimiser.of_heads, config, rate),
+        restore,
+        heads,
+    )
+
+
+def _of_own(
+    config: QConfig, rate: Array | float, restore: Any
+) -> optax.GradientTransformation:
     return optimiser.make(
         config.optimiser,
         rate,

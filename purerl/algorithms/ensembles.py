@@ -317,6 +317,7 @@ def learn(
     learner, td_error, metrics = fit_critics(
         config, axis, evaluate_critics, learner, batch
     )
+    learner = actor_critic.descend_heads(agent, learner)
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
         # Without a policy step, add zero to the sums of its numbers; as a product, so

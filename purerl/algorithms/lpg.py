@@ -174,7 +174,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     # The gradient is that of the agent's parameters alone, taken of a function in which
     # the targets stand as they are. So nothing stops a gradient of the result with
     # respect to the rule.
-    found = on_policy.gradient_step(agent, state, partial(loss, agent), batch)
+    found = on_policy.gradient_step(agent, state, partial(loss, agent), batch, played)
     return Learned(*found)
 
 

@@ -235,6 +235,31 @@ class Memory(NamedTuple):
         seen = jax.tree.map(sequences.swap, self.unroll(params, rows))
         return rows.batch._replace(obs=seen)
 
+    def steps(self, params: PyTree, rows: Sequences) -> Any:
+        """Return the steps `[R, L, ...]` with what heads see before and after each.
+
+        Unlike `samples` this goes step by step, as what follows a step before any reset
+        goes on from its whole memory.
+        """
+        of_actor, of_critic = rows, None
+        if self.critic_core is not None:
+            of_actor, of_critic = _by_memory(rows)
+        obs, next_obs = jax.tree.map(
+            sequences.swap, (rows.batch.obs, rows.batch.next_obs)
+        )
+
+        def both(core: Any, own: PyTree, rows: Sequences) -> tuple[PyTree, PyTree]:
+            now = sequences.remember_each(core, self.kind, own, rows)
+            return now, core.apply(own, next_obs, now)
+
+        now, then = both(self.core, params[CORE], of_actor)
+        if of_critic is not None:
+            own = both(self.critic_core, params[CRITIC_CORE], of_critic)
+            now, then = map(Memories, (now, then), own)
+        seen = self.seen(now, obs), self.seen(then, next_obs)
+        seen, next_seen = jax.tree.map(sequences.swap, seen)
+        return rows.batch._replace(obs=seen, next_obs=next_seen)
+
     def begun(self, params: PyTree, rows: Sequences) -> Sequences:
         """Return sequences as they are after their burn-in, and without it."""
         return rows._replace(memory=self.start(params, rows), burn_in=None)

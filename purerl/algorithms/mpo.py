@@ -210,6 +210,7 @@ def learn(
     minimise = jax.grad(partial(loss, agent), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target, improvement)
     grads, metrics = pmean((grads, metrics), agent.stepper.axis_name)
+    # Networks of the user's own terms are among the parameters too.
     learner = actor_critic.descend(config, learner, grads)
     for name in grads:
         norm = optimiser.grad_norm(learner.opt_state[name])

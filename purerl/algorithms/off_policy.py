@@ -42,13 +42,21 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
+    heads_of,
     one_of,
     static,
+    terms_of,
 )
 from purerl.envs.base import Environment
-from purerl.keys import several, update_keys
-from purerl.learning.averages import after
-from purerl.learning.branches import StepCount, change_if, change_where
+from purerl.keys import init_keys, several, update_keys
+from purerl.learning.averages import after, pmean
+from purerl.learning.branches import (
+    StepCount,
+    add_gradient,
+    change_if,
+    change_where,
+)
+from purerl.losses import extra
 from purerl.losses.check import check_value_loss
 from purerl.losses.value import SquaredError
 from purerl.metrics import averages
@@ -342,6 +350,7 @@ class Agent(NamedTuple):
         obs_space: Observation space of the environment.
         head: Distribution of discrete actions, or the range of continuous ones.
         replay: Functions that sample batches.
+        terms: The user's own terms of the loss by name, see `losses.extra`.
         network: Network of action values, of observations or of memories.
         kind: What is learned of each action.
         memory: Networks of the memory.
@@ -354,6 +363,7 @@ class Agent(NamedTuple):
     obs_space: Any
     head: Head
     replay: batches.Replay
+    terms: extra.Terms
     network: Any = None
     kind: Any = None
     memory: Any = None
@@ -381,7 +391,8 @@ def make_agent(
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), policy)
-    return Agent(config, stepper, obs_space, head, make_replay(config, axis_name))
+    replay, terms = make_replay(config, axis_name), terms_of(config)
+    return Agent(config, stepper, obs_space, head, replay, terms)
 
 
 class State(NamedTuple):
@@ -417,11 +428,25 @@ class State(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """The part of the state that a gradient step changes."""
+    """The part of the state that a gradient step changes.
+
+    Within a step `pull` is the gradient of the user's own terms, of the form of
+    `params`, which is added to that of the algorithm; () without terms.
+    """
 
     params: PyTree
     target_params: PyTree
     opt_state: PyTree
+    pull: PyTree = ()
+
+
+# What of a learner a state keeps.
+_LEARNED = Learner._fields[:3]
+
+
+def _own(params: PyTree, batch: Batch) -> tuple[PyTree, extra.Samples]:
+    """Parameters by network and samples as an algorithm of single steps has them."""
+    return params, extra.Samples(**batch._asdict())
 
 
 class Experience(NamedTuple):
@@ -460,6 +485,8 @@ class Hooks(NamedTuple):
         is_recurrent: Whether the agent has a memory and learns from sequences.
         recall: `(learner, prepare, before, played) -> played` with the memories of what
             never acts beside those of the actor; None where there are none.
+        shown: `(learner.params, batch) -> (parameters by network, samples)`, what the
+            user's own terms see.
     """
 
     agent: Agent
@@ -471,6 +498,7 @@ class Hooks(NamedTuple):
     draw_shared: rollout.Draw | None = None
     is_recurrent: bool = False
     recall: Callable[..., rollout.Played] | None = None
+    shown: Callable[[PyTree, Any], tuple[PyTree, extra.Samples]] = _own
 
 
 # `(agent, state) -> (hooks, learner, leave)`: what an update works with, its parameters
@@ -517,9 +545,8 @@ def init_state(
         memory: Memory `[B, ...]` of episodes that begin.
     """
     experience = init_experience(agent, key_env, memory)
-    return State(
-        **learner._asdict(), **experience._asdict(), key=key, update=jnp.int32(0)
-    )
+    learned = {name: getattr(learner, name) for name in _LEARNED}
+    return State(**learned, **experience._asdict(), key=key, update=jnp.int32(0))
 
 
 def init_experience(agent: Agent, key: Array, memory: PyTree = ()) -> Experience:
@@ -589,8 +616,8 @@ def experience_of(state: State) -> Experience:
 
 
 def _after(state: State, learner: Learner, experience: Experience) -> State:
-    changed = {**learner._asdict(), **experience._asdict()}
-    return state._replace(**changed, update=state.update + 1)
+    learned = {name: getattr(learner, name) for name in _LEARNED}
+    return state._replace(**learned, **experience._asdict(), update=state.update + 1)
 
 
 def run(
@@ -642,15 +669,15 @@ def run(
         experience = experience._replace(
             priorities=priorities, envs=pack(experience.envs)
         )
-        return (learner, experience), (played.episodes, metrics)
+        return (learner, experience), (played.episodes, metrics, shown(hooks, played))
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
-    (learner, experience), (episodes, sums) = kernels.scan(
+    (learner, experience), reports = kernels.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
     experience = experience._replace(envs=unpack(experience.envs))
-    metrics = report(hooks, first, episodes, sums)
+    metrics = report(hooks, first, *reports)
     return learner, closed(hooks, experience, num_envs, metrics), metrics
 
 
@@ -776,9 +803,12 @@ def draw_learning(hooks: Hooks, key_replay: Array, key_learn: Array) -> PyTree:
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
     drawn = hooks.agent.replay.draw(key_replay, shape)
+    own = extra.key_of(key_learn) if hooks.agent.terms else None
     noise = hooks.draw_noise(key_learn, shape)
     if hooks.draw_shared is not None:
         noise = (noise, hooks.draw_shared(key_shared, shape))
+    if own is not None:
+        noise = (noise, jax.random.split(own, shape))
     return drawn, noise
 
 
@@ -837,8 +867,15 @@ def _learn(
     def take(learner: Any, batch: Any, noise: PyTree, index: Any) -> Any:
         known = int(index) if isinstance(index, np.integer) else None
         count = StepCount(before + index, steps, known)
+        if not agent.terms:
+            learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
+            return learner, (td_error, metrics)
+        noise, key = noise
+        learner, found = _pulled(hooks, learner, batch, count, key)
+        batch = after(batch, next(iter(found.values())), axis)
         learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
-        return learner, (td_error, metrics)
+        learner = learner._replace(pull=())
+        return learner, (td_error, {**metrics, **found})
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
@@ -864,8 +901,54 @@ def _learn(
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 
+def shown(hooks: Hooks, played: rollout.Played) -> PyTree:
+    """Return the transitions of a round where own metrics see them; otherwise ()."""
+    return played.transitions if hooks.agent.config.metrics else ()
+
+
+def _pulled(
+    hooks: Hooks, learner: Learner, batch: Any, count: StepCount, key: Array
+) -> tuple[Learner, Metrics]:
+    """Return the learner with the gradient of the user's own terms, and their means."""
+    agent = hooks.agent
+
+    def loss(params: PyTree) -> tuple[Array, Metrics]:
+        named, samples = hooks.shown(params, batch)
+        return extra.added(agent.terms, named, samples, apply_of(agent), key)
+
+    zeros = jax.tree.map(jnp.zeros_like, learner.params)
+    found = add_gradient(zeros, loss, learner.params, count.number, key)
+    pull, metrics = pmean(found, agent.stepper.axis_name)
+    return learner._replace(pull=pull), metrics
+
+
+def apply_of(agent: Agent) -> extra.Apply:
+    """Return how terms call the networks of an agent."""
+    known = {"q": agent.network, "actor": agent.actor, "critics": agent.critics}
+    return extra.applying({n: one for n, one in known.items() if one is not None})
+
+
+def with_heads(
+    agent: Agent, params: PyTree, seen: tuple[Any, Any], key: Array
+) -> PyTree:
+    """Return fresh parameters by network with those that terms have beside them.
+
+    Args:
+        seen: Two observations `[1, ...]` as the networks see them, the second after a
+            step.
+        key: The agent's key.
+    """
+    if not heads_of(agent.terms):
+        return params
+    one, own = jnp.ones(1), init_keys(key, 4)[3]
+    action = jnp.zeros_like(random_action(agent, own, (1,)))
+    obs, next_obs = seen
+    example = extra.Samples(obs, action, 0.0 * one, next_obs, one, one)
+    return extra.with_heads(agent.terms, params, example, apply_of(agent), own)
+
+
 def report(
-    hooks: Hooks, first: Array, episodes: rollout.Episodes, sums: Metrics
+    hooks: Hooks, first: Array, episodes: rollout.Episodes, sums: Metrics, batch: PyTree
 ) -> Metrics:
     """Return the metrics of the update that began with round `first`.
 
@@ -873,6 +956,7 @@ def report(
         first: `[]` uint32, number of the first round.
         episodes: Ends of the episodes, `[R, T, B]`.
         sums: Sums of the metrics of each round's gradient steps, `[R]`.
+        batch: What is shown to own metrics, `[R, T, B, ...]`.
     """
     config, axis = hooks.agent.config, hooks.agent.stepper.axis_name
     end = first + jnp.uint32(config.rounds_per_update)
@@ -887,6 +971,7 @@ def report(
         **{name: counts[name] for name in counts if name != "gradient_steps"},
         **rollout.episode_metrics(episodes, axis),
         **losses,
+        **rollout.shown(batch),
     }
 
 
@@ -960,7 +1045,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         )
         experience = experience._replace(priorities=priorities)
         work = work._replace(learner=learner, experience=experience)
-        return work, (played.episodes, sums)
+        return work, (played.episodes, sums, shown(hooks, played))
 
     def finish(work: Work, reports: Any) -> tuple[State, Metrics]:
         """Close the replay buffer, and return the state and the update's metrics."""

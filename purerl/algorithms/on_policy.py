@@ -26,16 +26,20 @@ from purerl.acting.rollout import of_actor
 from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
 from purerl.algorithms.memory import CRITIC_CORE, Memory
+from purerl.config import heads_of, terms_of
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import averages, optimiser
 from purerl.learning.averages import after, pmean
+from purerl.learning.branches import add_gradient
 from purerl.learning.minibatches import (
     PLAIN_STEPS_OF_TURN,
     Passes,
     minimise,
     pass_means,
 )
+from purerl.losses import extra
+from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
@@ -71,6 +75,7 @@ class Agent(NamedTuple):
         memory: Networks of the memory; None for an agent that remembers nothing.
         num_updates: Updates of the whole run.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
+        terms: The user's own terms of the loss by name, see `losses.extra`.
         networks: Networks by name, that which acts among them. They see prepared
             observations, or the memory; a critic that shares the actor's torso sees its
             features, see `inputs`.
@@ -89,6 +94,7 @@ class Agent(NamedTuple):
     memory: Memory | None
     num_updates: int
     axis_name: str | None
+    terms: extra.Terms
     networks: Any = None
     behaviour: Any = None
     on_features: nn.Module | None = None
@@ -170,7 +176,8 @@ def make_agent(config: Any, env: Environment, axis_name: str | None) -> Agent:
     obs_space = env.observation_space(stepper.params)
     memory = memories.build(config, obs_shape(obs_space))
     num_updates = max(1, config.total_timesteps // config.steps_per_update)
-    return Agent(config, stepper, obs_space, memory, num_updates, axis_name)
+    terms = terms_of(config)
+    return Agent(config, stepper, obs_space, memory, num_updates, axis_name, terms)
 
 
 def algorithm(
@@ -226,6 +233,10 @@ def init(
     if agent.memory is not None and agent.memory.critic_core is not None:
         modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
     params = networks.init_params(keys[:2], modules)
+    if heads_of(agent.terms):
+        example = _example(agent, params, seen)
+        own = init_keys(key, 4)[3]
+        params = extra.with_heads(agent.terms, params, example, _apply(agent), own)
     return OnPolicyState(
         params=params,
         opt_state=init_optimiser(params),
@@ -265,6 +276,9 @@ def learn_and_report(
         key=state.key,
         update=state.update + 1,
     )
+    if agent.config.metrics:
+        transitions: Any = played.transitions
+        metrics[BATCH] = transitions
     return new, metrics
 
 
@@ -406,6 +420,8 @@ def rows_of(
         played: The rollout.
         batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
     """
+    if agent.terms:
+        batch = _with_steps(agent, state, played, batch)
     if agent.memory is None:
         return flatten(batch)
     return agent.memory.rows(agent.config, state.memory, played, batch)
@@ -419,9 +435,10 @@ def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
     Args:
         rows: Rows of a minibatch, from `rows_of`.
     """
-    if agent.memory is None:
-        return rows
-    return flatten(agent.memory.samples(params, rows))
+    samples = rows
+    if agent.memory is not None:
+        samples = flatten(agent.memory.samples(params, rows))
+    return samples.own._replace(obs=samples.obs) if agent.terms else samples
 
 
 def flatten(batch: Any) -> Any:
@@ -492,7 +509,11 @@ def fit(
         begin=agent.memory.begun if agent.memory else None,
     )
     start = state.params, state.opt_state
-    if agent.few_kernels is None or agent.memory or traced_for_cpu():
+    if agent.terms:
+        added, own = partial(_added, agent), extra.key_of(key)
+        passes = passes._replace(added=added, key=own)
+    is_plain = bool(agent.memory or agent.terms) or traced_for_cpu()
+    if agent.few_kernels is None or is_plain:
         found = minimise(partial(loss, agent), *start, rows, key, passes)
     else:
         found = agent.few_kernels(agent, loss, *start, rows, key, passes)
@@ -505,12 +526,14 @@ def gradient_step(
     state: OnPolicyState,
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     batch: Any,
+    played: rollout.Played,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take one gradient step of all networks; for many of them see `minibatches`.
 
     Args:
         loss: `(params, batch) -> (scalar, metrics)`.
         batch: Samples of the rollout.
+        played: The rollout, which terms of the user's own see.
 
     Returns:
         Parameters, the optimiser's state, and metrics with `grad_norm`.
@@ -521,6 +544,10 @@ def gradient_step(
         return loss(restore(flat), batch)
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
+    if agent.terms:
+        add = adding_terms(agent, state, played)
+        grads, found = add(grads, restore, flat)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
     anneal = partial(learning_rate, agent, update=state.update)
     optim = optimiser.of_config(agent.config, state.params, anneal)
@@ -528,6 +555,90 @@ def gradient_step(
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     params = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
     return params, opt_state, metrics
+
+
+def adding_terms(
+    agent: Agent, state: OnPolicyState, played: rollout.Played
+) -> Callable[[Any, Callable[[Any], PyTree], Any], tuple[Any, Metrics]]:
+    """Return what adds the gradient of the user's own terms over a whole rollout.
+
+    Returns:
+        `(grads, restore, moved) -> (grads with that of the terms, means of the terms)`,
+        where `restore(moved)` are the parameters by network.
+    """
+    prepared = observe.prepare(agent, state.obs_moments, played.transitions.obs)
+    rows = rows_of(agent, state, played, _Observed(prepared))
+    key = extra.key_of(update_keys(state, pieces.NUM_KEYS)[3])
+
+    def add(
+        grads: Any, restore: Callable[[Any], PyTree], moved: Any
+    ) -> tuple[Any, Metrics]:
+        def added(moved: Any) -> tuple[Array, Metrics]:
+            return _added(agent, restore(moved), rows, key)
+
+        return add_gradient(grads, added, moved, state.update, key)
+
+    return add
+
+
+class _Observed(NamedTuple):
+    """Samples of which there are only observations."""
+
+    obs: Any
+
+
+def _added(
+    agent: Agent, params: PyTree, rows: Any, key: Array
+) -> tuple[Array, Metrics]:
+    """What terms add to the loss of rows, and their means by name."""
+    samples = rows
+    if agent.memory is not None:
+        steps = agent.memory.steps(params, rows)
+        samples = flatten(steps._replace(own=steps.own._replace(obs=steps.obs)))
+    else:
+        samples = rows._replace(own=rows.own._replace(obs=rows.obs))
+    return extra.added(agent.terms, params, samples, _apply(agent), key)
+
+
+def _apply(agent: Agent) -> extra.Apply:
+    """How terms call the networks; a critic may see a torso's features."""
+
+    def seen(params: PyTree, name: str, obs: Any) -> Any:
+        return inputs(agent, params, obs) if name == "critic" else obs
+
+    return extra.applying(agent.networks, seen)
+
+
+def _with_steps(
+    agent: Agent, state: OnPolicyState, played: rollout.Played, batch: Any
+) -> extra.Samples:
+    """The samples `[T, B, ...]` of a rollout with what terms see beside them."""
+    steps = played.transitions
+    return extra.Samples(
+        obs=batch.obs,
+        action=steps.action,
+        reward=steps.reward,
+        next_obs=observe.prepare(agent, state.obs_moments, steps.next_obs),
+        discount=agent.config.gamma * (1.0 - steps.terminated),
+        weight=jnp.ones_like(steps.reward),
+        own=batch._replace(obs=()),
+    )
+
+
+def _example(agent: Agent, params: PyTree, seen: Any) -> extra.Samples:
+    """Samples `[1, ...]` of zeros, which have the shapes of those of a rollout."""
+    name = agent.behaviour.network
+
+    def choose() -> Any:
+        outputs = agent.networks[name].apply(params[name], seen)
+        noise = agent.behaviour.noise(jax.random.key(0), (1, 1))
+        noise = jax.tree.map(lambda x: x[0], noise)
+        return agent.behaviour.explore(jnp.int32(0))(outputs, seen, noise)[0]
+
+    shapes = jax.eval_shape(choose)
+    action = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    one = jnp.ones(1)
+    return extra.Samples(seen, action, 0.0 * one, seen, one, one)
 
 
 def report(

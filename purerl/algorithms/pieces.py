@@ -57,7 +57,7 @@ def of_rollout(
         return learn(state, rollout.without_bad(played), update_keys(state, NUM_KEYS))
 
     def finish(state: Any, reports: Metrics) -> tuple[Any, Metrics]:
-        return state, {name: values[0] for name, values in reports.items()}
+        return state, jax.tree.map(lambda x: x[0], reports)
 
     return Hosted(1, config.num_steps, begin, act, learn_from, finish, restart)
 
@@ -123,11 +123,17 @@ def take_steps(
             stepper, before, action, *randomness.restart(inputs_t)
         )
         learner, trace = steps.learn(learner, before, action, out, noise)
-        return (learner, envs), trace
+        nothing: Any = ()
+        seen = nothing
+        if config.metrics:
+            rest = out.reward, out.next_obs, out.terminated, out.truncated
+            seen = rollout.Transition(before.obs, action, nothing, *rest)
+        return (learner, envs), (trace, seen)
 
     start = (steps.begin(state), state.envs)
-    (learner, envs), trace = kernels.scan(body, start, randomness.inputs)
-    return steps.finish(state, learner, envs, trace)
+    (learner, envs), (trace, seen) = kernels.scan(body, start, randomness.inputs)
+    state, metrics = steps.finish(state, learner, envs, trace)
+    return state, metrics | rollout.shown(jax.tree.map(lambda x: x[:, None], seen))
 
 
 def of_steps(config: Any, steps: Steps) -> Hosted:
@@ -162,10 +168,13 @@ def of_steps(config: Any, steps: Steps) -> Hosted:
         )
         envs = work.envs._replace(obs=one.obs)
         learner, trace = steps.learn(work.learner, envs, one.action, out, noise)
-        return work._replace(learner=learner, envs=played.envs), trace
+        seen = played.transitions if config.metrics else ()
+        return work._replace(learner=learner, envs=played.envs), (trace, seen)
 
-    def finish(work: StepWork, traces: PyTree) -> tuple[Any, Metrics]:
-        return steps.finish(work.state, work.learner, work.envs, traces)
+    def finish(work: StepWork, reports: PyTree) -> tuple[Any, Metrics]:
+        traces, seen = reports
+        state, metrics = steps.finish(work.state, work.learner, work.envs, traces)
+        return state, metrics | rollout.shown(seen)
 
     return Hosted(config.num_steps, 1, begin, act, learn, finish, steps.restart)
 
@@ -178,4 +187,4 @@ def first_step(envs: rollout.EnvCarry, obs: PyTree) -> rollout.EnvCarry:
         obs: First observations `[B, ...]`.
     """
     start = jax.vmap(rollout.start_of)(obs, ())
-    return rollout.carry_of(start, envs.bad)
+    return rollout.carry_of(start, envs)

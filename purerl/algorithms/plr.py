@@ -309,7 +309,7 @@ def begin(
     keys = jax.random.split(key, num_envs)
     obs, env_state = jax.vmap(levels_of(agent).reset_in)(keys, chosen)
     start = jax.vmap(start_of)(obs, env_state)
-    envs = carry_of(start, state.envs.bad)
+    envs = carry_of(start, state.envs)
     return on_policy.restart(state, obs)._replace(envs=envs)
 
 
@@ -329,7 +329,7 @@ def score(
     config = agent.config
     transitions, episodes = played.transitions, played.episodes
     seen, _ = policy_gradient.estimate(agent, before, played)
-    best = jnp.maximum(best, levels.best_returns(episodes.done, episodes.returns))
+    best = jnp.maximum(best, levels.best_returns(episodes.done, episodes.paid))
     if config.score == "max_monte_carlo":
         return levels.Result(levels.max_monte_carlo(seen.value, best), best)
     advantage = policy_gradient.advantages(agent, seen, transitions)

@@ -62,7 +62,7 @@ from purerl.keys import init_keys
 from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
-from purerl.losses import value_error
+from purerl.losses import extra, value_error
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape
 from purerl.replay import batches
@@ -217,6 +217,8 @@ def init(agent: Agent, key: Array) -> State:
         "q": (agent.network, [agent.memory.seen(one, obs)]),
     }
     params = networks.init_params(keys[:2], made)
+    seen = agent.memory.seen(one, obs)
+    params = off_policy.with_heads(agent, params, (seen, seen), key)
     learner = fresh(agent.config, params)
     return off_policy.init_state(agent, key, keys[2], learner, memory)
 
@@ -241,7 +243,25 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         draw_noise=lambda key, shape: (),
         learn=partial(learn, agent, restore),
         is_recurrent=True,
+        shown=partial(_shown, agent, restore),
     )
+
+
+def _shown(
+    agent: Agent, restore: Any, flat: Array, batch: tuple[Sequences, Array]
+) -> tuple[PyTree, extra.Samples]:
+    """Parameters by network and samples, as the user's own terms see them."""
+    (rows, weight), params = batch, restore(flat)
+    steps = agent.memory.steps(params, rows)
+    samples = extra.Samples(
+        obs=steps.obs,
+        action=steps.action,
+        reward=steps.reward,
+        next_obs=steps.next_obs,
+        discount=agent.config.gamma * (1.0 - steps.terminated),
+        weight=jnp.broadcast_to(weight[:, None], steps.reward.shape),
+    )
+    return params, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
 
 
 enter = partial(enter_flat, make_hooks)

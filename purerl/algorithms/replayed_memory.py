@@ -172,6 +172,15 @@ def init_params(
     }
 
 
+def example(memory: Memory, obs: Any) -> tuple[Now, Next]:
+    """Return a sequence of one step as a batch has it, of an observation `[1, ...]`."""
+    first = jnp.zeros((1, 1), bool)
+    one = jax.tree.map(lambda x: x[None], obs)
+    steps = batches.Item(one, (), (), one, (), ())  # type: ignore[arg-type]
+    rows = Sequences(memory.blank(1), first, steps)
+    return Now(rows), Next(rows, None)
+
+
 def make_replay(config: Any, axis_name: str | None) -> batches.Replay:
     """Make the replay of sequences, whose batches are those of single steps."""
     replay = batches.of_sequences(config, axis_name)

@@ -46,7 +46,7 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning.averages import after, pmean, psum
-from purerl.types import Algorithm, Array, Hosted, Metrics
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
 NONE = -1  # Stands in the place of a next action that is not chosen yet.
@@ -179,6 +179,7 @@ class Trace(NamedTuple):
     done: Array
     episode_return: Array
     episode_length: Array
+    shaped_return: PyTree
 
 
 def validate(config: TabularConfig, env: Environment) -> None:
@@ -392,7 +393,7 @@ def learn(
         next_action = jnp.where(done, NONE, chosen)
     trace = Trace(
         *(obs, action, out.reward, value, error, out.terminated ^ out.truncated),
-        *(out.episode_return, out.episode_length),
+        *(out.episode_return, out.episode_length, out.shaped_return),
     )
     return Learner(q, next_action), trace
 
@@ -507,6 +508,7 @@ def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
         "q_value": trace.value.mean(),
     }
     means = pmean(means, axis)
-    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length, bad)
+    counted = trace.episode_return, trace.episode_length, bad, trace.shaped_return
+    ends = rollout.Episodes(trace.done, *counted)
     ends = after(ends, means["td_error"], axis)
     return {**rollout.episode_metrics(ends, axis), **means}

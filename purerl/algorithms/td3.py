@@ -214,7 +214,7 @@ def improve(agent: Agent, obs: Array, learner: Learner) -> tuple[Learner, Metric
     minimise = jax.value_and_grad(loss)
     total, grads = pmean(minimise(learner.params["actor"]), agent.stepper.axis_name)
     learner = actor_critic.descend(agent.config, learner, {"actor": grads})
-    target_params = optimiser.polyak(
-        learner.target_params, learner.params, agent.config.tau
-    )
+    targets = learner.target_params
+    online = {name: learner.params[name] for name in targets}
+    target_params = optimiser.polyak(targets, online, agent.config.tau)
     return learner._replace(target_params=target_params), {"policy_loss": total}

@@ -40,8 +40,10 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
+    heads_of,
     one_of,
     static,
+    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
@@ -108,23 +110,28 @@ def init_optimisers(config: VPGConfig, params: dict[str, PyTree]) -> PyTree:
         name: optimiser_of(config, name, params[name]).init(
             optimiser.flatten(params[name])[0]
         )
-        for name in ("actor", "critic")
+        for name in params
     }
 
 
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
     """Take one gradient step on the policy, then many on the value function."""
-    del key  # Nothing is random.
+    del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
     batch = on_policy.flatten(samples)
-    actor, actor_opt, losses = improve_policy(agent, state, batch)
+    terms = on_policy.adding_terms(agent, state, played) if agent.terms else None
+    heads, heads_opt = _move_heads(agent, state, terms)
+    if heads:
+        last = sum(jnp.sum(x) for x in jax.tree.leaves(heads))
+        batch = after(batch, jnp.asarray(last), agent.axis_name)
+    actor, actor_opt, losses = improve_policy(agent, state, batch, terms)
     # Averages over devices must come one after another: see `averages`.
     last = after(batch, losses["approx_kl"], agent.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
-    critic, critic_opt, value_losses = fit_value(agent, moved, last)
+    critic, critic_opt, value_losses = fit_value(agent, moved, last, terms)
     return Learned(
-        params={"actor": actor, "critic": critic},
-        opt_state={"actor": actor_opt, "critic": critic_opt},
+        params={"actor": actor, "critic": critic, **heads},
+        opt_state={"actor": actor_opt, "critic": critic_opt, **heads_opt},
         metrics=losses | value_losses,
         reward_scale=reward_scale,
         value_and_target=(batch.value, batch.target),
@@ -154,10 +161,35 @@ def targets(
     return batch, scale
 
 
+def _move_heads(agent: Agent, state: OnPolicyState, terms: Any) -> tuple[Any, Any]:
+    """Return the networks of the user's own terms after a step, and their optimisers'.
+
+    States of the optimisers, by name.
+    """
+    names = heads_of(agent.terms)
+    if not names:
+        return {}, {}
+    own = {name: state.params[name] for name in names}
+    zeros = jax.tree.map(jnp.zeros_like, own)
+    grads, _ = terms(zeros, lambda own: {**state.params, **own}, own)
+    grads = pmean(grads, agent.axis_name)
+    heads, states = {}, {}
+    for name in names:
+        optim = optimiser_of(agent.config, name, own[name], agent, state.update)
+        flat, restore = optimiser.flatten(own[name])
+        gradient = optimiser.flatten(grads[name])[0]
+        moves, states[name] = optim.update(gradient, state.opt_state[name], flat)
+        heads[name] = restore(optax.apply_updates(flat, moves))  # type: ignore[arg-type]
+    return heads, states
+
+
 def improve_policy(
-    agent: Agent, state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Take one gradient step; return the actor, its optimiser's state, diagnostics."""
+    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
+
+    `terms` adds the gradient of the user's own terms, if there are any.
+    """
     config, network, head = agent.config, agent.actor, agent.head
     flat, restore = optimiser.flatten(state.params["actor"])
 
@@ -165,6 +197,13 @@ def improve_policy(
         return policy_loss(agent, restore(flat), batch)
 
     grads, metrics = jax.grad(loss, has_aux=True)(flat)
+    if terms is not None:
+
+        def with_actor(flat: Array) -> PyTree:
+            return {**state.params, "actor": restore(flat)}
+
+        grads, found = terms(grads, with_actor, flat)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
     optim = optimiser_of(config, "actor", state.params["actor"], agent, state.update)
     updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
@@ -189,13 +228,14 @@ def policy_loss(agent: Agent, actor: PyTree, batch: Batch) -> tuple[Array, Metri
 
 
 def fit_value(
-    agent: Agent, state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step. A shared torso is the actor's: it stays as the policy's
-    step left it, and the critic's head alone is fitted to its features.
+    step left it, and the critic's head alone is fitted to its features. `terms` are
+    the user's own, which every step minimises too.
     """
     config, critic = agent.config, state.params["critic"]
     optim = optimiser_of(config, "critic", critic, agent, state.update)
@@ -206,9 +246,15 @@ def fit_value(
         value: Any = agent.critic.apply(restore(flat), inputs)
         return config.value_loss(value, batch.target, batch.value).mean()
 
+    def with_critic(flat: Array) -> PyTree:
+        return {**state.params, "critic": restore(flat)}
+
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
-        error, grads = pmean(jax.value_and_grad(loss)(flat), agent.axis_name)
+        error, grads = jax.value_and_grad(loss)(flat)
+        if terms is not None:
+            grads, _ = terms(grads, with_critic, flat)
+        error, grads = pmean((error, grads), agent.axis_name)
         updates, opt_state = optim.update(grads, opt_state, flat)
         return (flat + updates, opt_state), error
 
@@ -245,6 +291,8 @@ def optimiser_of(
         update: Number of updates done.
     """
     chosen, rate = config.optimiser, config.learning_rate
+    if name in heads_of(terms_of(config)):
+        chosen = optax.adam
     if name == "critic":
         chosen = optimiser.without_noise(chosen)
         rate = config.critic_learning_rate

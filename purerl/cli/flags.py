@@ -182,7 +182,8 @@ def parser_class(
         _check_default(field, getattr(config, field.name))
         kind, default = _flag(field, getattr(config, field.name))
         note = "" if field.metadata.get("pytree_node", True) else " (static)"
-        help_ = tyro.conf.arg(help=field.metadata["help"] + note)
+        word = "metric" if field.name == "metrics" else None
+        help_ = tyro.conf.arg(name=word, help=field.metadata["help"] + note)
         ours.append((field.name, Annotated[kind, help_], default))
     return dataclasses.make_dataclass(
         options.__name__,
@@ -236,6 +237,8 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
         return tuple[str, ...], tuple(
             f"{name}={_text(one)}" for name, one in dict(value or {}).items()
         )
+    if field.name == "metrics":
+        return Repeated, tuple(serialise.plain(value, field.name))
     if part_kind(field.name) is not None or field.name in modules.FIELDS:
         return str, serialise.part_text(value)
     if field.name == "env":

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -16,9 +18,6 @@ from purerl.report.sweep_data import ENV, environments
 from purerl.runner.options import read_trackers
 from purerl.runner.trackers import TRACKERS
 from purerl.storage import folders
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -48,80 +47,132 @@ def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
 
 @dataclasses.dataclass(kw_only=True)
 class Plot:
-    """Draw the curves of a folder from its files, also while it is written."""
+    """Draw the curves of folders from their files, also while they are written."""
 
-    folder: Annotated[
-        tyro.conf.Positional[Path],
-        option(
-            "Folder of a run, a sweep, an evolution, a comparison or an own search."
+    folders: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(
+            metavar="[NAME=]FOLDER",
+            help="Folder of anything. Several runs, sweeps (of which the best point is "
+            "drawn) and comparisons come into one picture, a panel per environment; "
+            "the legend has the name that is given, or the folder's.",
         ),
     ]
     metric: Annotated[
         Repeated,
         option(
-            "Metric of a run or sweep to draw in place of the returns; may be "
-            "repeated. An unknown name is answered with the names of all metrics."
+            "Metric of runs or sweeps to draw in place of the returns; of one folder "
+            "it may be repeated. An unknown name is answered with the names of all "
+            "metrics."
         ),
     ] = ()
+    iqm: Annotated[
+        bool, option("Draw the interquartile mean over seeds, not the mean.")
+    ] = False
+    columns: Annotated[
+        int | None,
+        option(
+            "Columns of a paper that the picture is wide, 1 or 2; its title goes "
+            "into the caption."
+        ),
+    ] = None
     out: Annotated[
         Path | None,
-        option("PNG to write; FOLDER/curve.png if not given, or FOLDER/METRIC.png."),
+        option(
+            "Picture to write, .pdf, .svg or .png; FOLDER/curve.png if not given, or "
+            "FOLDER/METRIC.png; for several folders curves.png here."
+        ),
     ] = None
 
 
 def main_plot(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Plot, argv, "plot")
-    name = "-".join(options.metric).replace("/", "-") or "curve"
-    path = options.out or options.folder / f"{name}.png"
-    figure = draw(options.folder, options.metric)
+    name = "-".join(options.metric).replace("/", "-")
+    if len(options.folders) == 1 and not options.iqm:
+        folder = _named(options.folders[0])[1]
+        path = options.out or folder / f"{name or 'curve'}.png"
+        drawn = partial(draw, folder, options.metric)
+    else:
+        path = options.out or Path(f"{name or 'curves'}.png")
+        drawn = partial(draw_several, options.folders, options.metric, options.iqm)
+    columns = options.columns
+    with nullcontext() if columns is None else plots.paper(columns):
+        picture = drawn()
     try:
-        plots.save(figure, path)
+        picture.save(path)
     except (OSError, ValueError) as error:  # ValueError: a name without a stem
         raise ConfigError(
-            f"out: cannot write the picture {path} ({error}). Give a PNG in a folder "
-            "that you may write to."
+            f"out: cannot write the picture {path} ({error}). Give a .pdf, .svg or "
+            ".png in a folder that you may write to."
         ) from None
+    caption = picture.figure.get_label()
     print(f"written to {path}")
+    if columns is not None:
+        print(f"caption: {caption}")
     return 0
 
 
-def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
+def draw(folder: Path, metrics: Sequence[str] = ()) -> plots.Picture:
     """Draw the learning curves of whatever a folder holds, or metrics of it.
 
     Args:
-        folder: The folder of a run, sweep, evolution, comparison or own search.
+        folder: The folder.
         metrics: Names of metrics of a run or sweep, in place of the returns.
 
     Raises:
-        ConfigError: it holds something else, or nothing yet, or no such metric.
+        ConfigError: there is nothing yet, or no such metric.
     """
     kind = folders.kind_of(folder)
     if kind not in folders.KINDS and (folder / "records").is_dir():
-        from purerl.report.page import score_of
+        from purerl.search.drive import score_of
         from purerl.search.folder import read_outcomes
 
         return plots.request_scores([score_of(x) for x in read_outcomes(folder)])
-    if kind not in ("run", "sweep", "evolution", folders.COMPARISON):
-        raise ConfigError(
-            folders.refusal(folder, kind, ", for which there is no picture")
-        )
-    if kind == "run":
-        result = read_result(folder)
-        return (
-            plots.metric_curves(result, metrics) if metrics else plots.run_curve(result)
-        )
-    if kind == "sweep":
-        dataset = load(folder).dataset
-        # Several environments have no best configurations in common, but one each.
-        by = ENV if len(environments(dataset)) > 1 else None
-        return plots.sweep_curves(dataset, by, metric=metrics or None)
-    if metrics:
+    if metrics and kind not in ("run", "sweep"):
         raise ConfigError(
             f"metric: {folder} holds {folders.words_of(kind)}, and metrics are drawn "
             "of a run or a sweep; leave --metric out."
         )
-    return load(folder).plot()
+    result = _read(folder, kind)
+    if not metrics:
+        return result.plot()
+    if kind == "run":
+        return plots.metric_curves(result, metrics)
+    # Several environments have no best configurations in common, but one each.
+    by = ENV if len(environments(result.dataset)) > 1 else None
+    return plots.sweep_curves(result.dataset, by, metric=metrics)
+
+
+def _read(folder: Path, kind: str) -> Any:
+    """Read a result for a picture: of a run its curves alone, which need no config."""
+    return read_result(folder) if kind == "run" else load(folder)
+
+
+def draw_several(
+    given: Sequence[str], metrics: Sequence[str], iqm: bool
+) -> plots.Picture:
+    """Draw the curves of several folders into one picture, a panel per environment.
+
+    Raises:
+        ConfigError: two of one name in one environment, a folder without curves of
+            returns, more than one metric.
+    """
+    if len(metrics) > 1:
+        raise ConfigError("metric: of several folders one metric is drawn; give one.")
+    named = [_named(text) for text in given]
+    results = [(name, _read(path, folders.kind_of(path))) for name, path in named]
+    return plots.curves(
+        results, "iqm" if iqm else "mean", metric=next(iter(metrics), None)
+    )
+
+
+def _named(text: str) -> tuple[str, Path]:
+    """The name in a legend and the folder, of `NAME=FOLDER` or of a folder."""
+    name, _, folder = text.rpartition("=")
+    if not name or Path(text).exists():
+        return Path(text).resolve().name, Path(text)
+    return name, Path(folder)
 
 
 @dataclasses.dataclass(kw_only=True)

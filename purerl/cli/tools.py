@@ -33,16 +33,13 @@ from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import worker_limit
 from purerl.meta import store
-from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
-from purerl.population.schedules import ConfigSchedule
 from purerl.population.search import Result
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.space.axes import in_a_line
 from purerl.storage import folders
 from purerl.sweeps.loop import plan_lines, plan_table, sweep
 from purerl.sweeps.options import SweepOptions
@@ -185,10 +182,12 @@ def _plan_pbt(asked: populations.PBTOptions) -> None:
 
 def show_pbt(result: populations.PBTResult) -> None:
     """Print the best member of each search, and how the best of all came about."""
-    console = Console()
-    console.print(best_members(result))
-    best = result.best()
-    console.print(schedule_table(best.schedule.merged(), best.seed, best.member))
+    from purerl.report import tables
+
+    console, best = Console(), result.best()
+    console.print(_best_members(result))
+    title = f"schedule of member {best.member} of search {best.seed}"
+    console.print(_table(title, *tables.schedule_rows(best)))
     _say_where(result, console)
 
 
@@ -214,9 +213,11 @@ def _plan_halving(asked: halvings.HalvingOptions) -> None:
 
 def show_halving(result: halvings.HalvingResult) -> None:
     """Print how many went on at each rung, and the best member of each search."""
-    console = Console()
-    console.print(rungs_table(result))
-    console.print(best_members(result))
+    from purerl.report import tables
+
+    console, title = Console(), "members of all searches trained up to each rung"
+    console.print(_table(title, *tables.rung_rows(result.dataset)))
+    console.print(_best_members(result))
     _say_where(result, console)
 
 
@@ -232,43 +233,19 @@ HALVING = Tool(
 )
 
 
-def rungs_table(result: halvings.HalvingResult) -> Table:
-    """Return a row per bracket: members that were trained up to each rung."""
-    from purerl.report.tables import rung_rows
+def _best_members(result: Result) -> Table:
+    from purerl.report.tables import member_rows
 
-    headings, rows = rung_rows(result.dataset)
-    title = "members of all searches trained up to each rung"
-    return _table(title, headings, rows)
-
-
-def best_members(result: Result) -> Table:
-    """Return a row per search: its best member's score and final hyperparameters."""
-    rows = []
-    for seed in result.seeds:
-        try:
-            best = result.best(seed)
-        except ConfigError:
-            rows.append((seed, "-", "-", "all of its members diverged"))
-            continue
-        score = f"{best.score:,.{decimals(best.score)}f}"
-        rows.append((seed, best.member, score, in_a_line(best.point)))
-    headings = ("seed", "member", "score", "hyperparameters at the end")
-    return _table("best member of each search", headings, rows)
-
-
-def schedule_table(schedule: ConfigSchedule, seed: int, member: int) -> Table:
-    """Return a table with a row per piece of a schedule."""
-    pieces = zip(schedule.first_updates, schedule.values, strict=True)
-    rows = [(f"{first:,}", in_a_line(values)) for first, values in pieces]
-    title = f"schedule of member {member} of search {seed}"
-    return _table(title, ("from update", "hyperparameters"), rows)
+    best = result.best_of_each()
+    lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
+    return _table(f"best member of each search{lost}", *member_rows(best))
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
     """Return a table whose numbers stand to the right."""
     table = Table(title=title)
     for name in headings:
-        table.add_column(name, justify="left" if "param" in name else "right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in rows:
         table.add_row(*map(str, row))
     return table

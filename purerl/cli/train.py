@@ -216,4 +216,4 @@ def _draw(result: RunResult) -> None:
     from purerl.report import plots
 
     if result.out is not None:
-        plots.learning_curve(result, result.out / manifest.CURVE)
+        plots.learning_curve(result).save(result.out / manifest.CURVE)

@@ -21,9 +21,20 @@ from purerl.atomic import write_atomic
 from purerl.comparison.settings import Setting, Task, described
 from purerl.comparison.training import Compared, Trained
 from purerl.config import ConfigError, part_kind, shown
-from purerl.execution.format import this_command
+from purerl.execution.format import this_command, with_noun
 from purerl.report import plots, statistics
-from purerl.report.comparison import ALL, ERRORS, Row, make_table
+from purerl.report.comparison import (
+    ALL,
+    ERRORS,
+    Row,
+    cells,
+    headings,
+    make_table,
+    short,
+)
+from purerl.report.plots.runs import Line, comparison_lines
+from purerl.report.shown import Shown, View, columns_of
+from purerl.report.statistics import heading_of
 from purerl.report.statistics.missing import (
     as_numbers,
     check_choice,
@@ -37,9 +48,7 @@ from purerl.storage import checkpoint, folders
 from purerl.storage.files import DAMAGE, load_arrays, read_json, save_arrays, write_json
 
 if TYPE_CHECKING:
-    import pandas as pd
     import xarray as xr
-    from matplotlib.figure import Figure
     from rich.table import Table
 
 # One for all environments, one for each in their order, or by their names.
@@ -109,7 +118,7 @@ def plain(values: np.ndarray) -> Any:
     return None if is_missing else values.item()
 
 
-class Comparison:
+class Comparison(Shown):
     """The outcome of `purerl.compare`.
 
     Args:
@@ -268,11 +277,36 @@ class Comparison:
         """
         return make_table(self.rows, subject=self.subject, baseline=self.baseline)
 
-    def to_dataframe(self) -> "pd.DataFrame":
-        """Return a line per row of `rows`."""
-        import pandas as pd
+    def lines(self, metric: str) -> dict[str, list[Line]]:
+        """Return a line per setting, by environment; see `Shown`."""
+        if metric != "episode_return":
+            raise ConfigError(
+                f"metric: a comparison has the returns of training alone, not {metric}."
+            )
+        return comparison_lines(self.dataset)
 
-        return pd.DataFrame(list(self.rows), columns=list(Row._fields))
+    def headings_and_rows(self) -> tuple[list[str], list[list[str]]]:
+        """Return the table for people, ends of intervals in brackets."""
+        named, heading = headings(self.rows), heading_of(len(self.seeds))
+        rows = [
+            [row.environment, short(row.measure), *cells(row, heading)[: len(named)]]
+            for row in self.rows
+        ]
+        return ["environment", "measure", *named], rows
+
+    def view(self) -> View:
+        """Return what the comparison tells of itself."""
+        seeds = with_noun(len(self.seeds), "held-out seed")
+        settings = with_noun(len(self.settings), "setting")
+        ends = heading_of(len(self.seeds))
+        facts = [f"{settings}, {seeds} each; differences from {self.baseline}"]
+        facts.append(f"in brackets: {ends}")
+        return View(
+            f"{self.subject} in {', '.join(self.environments)}",
+            facts,
+            lambda ax=None: plots.comparison_figure(self.dataset, ax),
+            lambda: columns_of([row._asdict() for row in self.rows]),
+        )
 
     @cached_property
     def dataset(self) -> "xr.Dataset":
@@ -296,10 +330,6 @@ class Comparison:
             },
             {"baseline": self.baseline},
         )
-
-    def plot(self) -> "Figure":
-        """Draw learning curves of all settings, a panel per environment."""
-        return plots.comparison_figure(self.dataset)
 
     def save(self, folder: str | Path) -> Path:
         """Write `comparison.json`, `.csv`, `.png` and the curves as `.npz`.

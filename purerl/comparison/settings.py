@@ -131,7 +131,8 @@ def check_field(config: TrainConfig, field: str) -> None:
     Raises:
         ConfigError: naming the losses.
     """
-    known = [name for name in field_names(config) if name.endswith("_loss")]
+    names = [name for name in field_names(config) if name.endswith("_loss")]
+    known = [name for name in names if getattr(config, name) is not None]
     if not known:
         raise ConfigError(
             f"field: {type(config).__name__} has no loss that can be replaced; take an "

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from purerl import serialise
+from purerl import hooks, serialise
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
 from purerl.comparison.settings import Environments, Piece, Setting, Task
@@ -37,7 +37,7 @@ from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.programs import Members, crossed, length_of_pieces
-from purerl.meta.fitness import Accumulator, ReturnCurve
+from purerl.meta.fitness import Accumulator, MetricMean, ReturnCurve
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds
 from purerl.runner.interrupt import Interrupt
@@ -217,7 +217,10 @@ class _Recorder:
     def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
         updates = plan.num_updates
         self.plan = plan
-        self.totals = [Accumulator(kind, num_runs, updates) for kind in measures]
+        self.totals = [
+            (Accumulator if kind in WORDS else MetricMean)(kind, num_runs, updates)
+            for kind in measures
+        ]
         self.curve, self.values = ReturnCurve(num_runs), np.zeros((num_runs, updates))
 
     def add(self, segment: Segment) -> float:
@@ -281,8 +284,7 @@ MEASURES = ("training_curve", "final_return")
 
 
 def _as_measures(name: str, measures: Sequence[str] | None) -> tuple[str, ...]:
-    given = (measures,) if isinstance(measures, str) else measures or ()
-    names = tuple(check_fitness(kind, tuple(WORDS), name) for kind in given)
+    names = (measures,) if isinstance(measures, str) else tuple(measures or ())
     if not names or len(set(names)) < len(names):
         raise ConfigError(
             f"{name} must name each kind once and at least one, got {measures!r}; "
@@ -317,8 +319,8 @@ class Compared(Segmented):
     )
     measures: Sequence[str] = option(
         MEASURES,
-        f"Scores to compare by, of {', '.join(WORDS)}; the first is the area under the "
-        "training curve by its length.",
+        f"Scores to compare by, of {', '.join(WORDS)} and own metrics; the first is "
+        "the area under the training curve by its length.",
         kind=tuple[str, ...],
         check=_as_measures,
         keep=FIXED,
@@ -393,6 +395,12 @@ def make_parts(
                     notes |= {note: None} if note else {}
                     continue
             check_effect(contestant, settings[number].name)
+            own = contestant.trained.metrics
+            for measure in options.measures:
+                if not hooks.reports(measure, own):
+                    check_fitness(
+                        measure, (*WORDS, *map(hooks.name_of, own)), "measures"
+                    )
             missing.append(number)
         for group in make_groups([entered[number] for number in missing]):
             group.length(options.segment_updates)  # refuses what does not fit
@@ -461,7 +469,14 @@ def train(
             return interrupt.asked
 
         for part in parts:
-            found = _train_part(part, options, compiler, on_block, is_stopped)
+            try:
+                found = _train_part(part, options, compiler, on_block, is_stopped)
+            except KeyboardInterrupt:
+                reporter.notify(
+                    "stopped; with out=, settings that had finished are kept, and the "
+                    "same call trains the others"
+                )
+                raise
             scores |= found
             on_part(found)
     seconds = time.perf_counter() - began

@@ -9,6 +9,7 @@ from purerl.config.errors import ConfigError, check_known
 from purerl.config.fields import (
     AUTO,
     FRACTION,
+    FUNCTIONS,
     NAMES,
     NON_NEGATIVE,
     POSITIVE,
@@ -24,6 +25,7 @@ from purerl.config.fields import (
     static,
     static_fields,
 )
+from purerl.config.terms import named_terms
 from purerl.types import Array
 
 ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
@@ -97,6 +99,10 @@ class TrainConfig:
     reset_pool_size: int = static(
         64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
     )
+    extra_loss: Any = dynamic(
+        None,
+        "Terms of your own in the loss, each with a coef: one, several, or by name.",
+    )
     max_bad_transitions: float = static(
         0.01,
         "Share of total_timesteps that may be bad transitions, whose observation or "
@@ -107,6 +113,13 @@ class TrainConfig:
         (),
         "Parts of the networks that do not learn, by name: torso, actor.torso, critic.",
         NAMES,
+    )
+
+    metrics: tuple[Any, ...] = static(
+        (),
+        "Functions (state, batch, metrics) of your own, such as lab:mean_action, that "
+        "make a number of every update, or several by name.",
+        FUNCTIONS,
     )
 
     @property
@@ -165,6 +178,7 @@ class TrainConfig:
         for field in dataclasses.fields(self):
             if isinstance(field.default, Auto) and is_auto(getattr(self, field.name)):
                 object.__setattr__(self, field.name, AUTO)
+        object.__setattr__(self, "extra_loss", named_terms(self.extra_loss))
         for field in static_fields(self):
             value = as_python(getattr(self, field.name), field)
             is_whole = isinstance(value, float) and value.is_integer()

@@ -50,6 +50,19 @@ NAMES = Check(
     lambda x: isinstance(x, tuple) and all(isinstance(n, str) and n for n in x),
     'must be names, such as ("torso",)',
 )
+FUNCTIONS = Check(
+    lambda x: (
+        isinstance(x, tuple)
+        and all(
+            ":" in f
+            if isinstance(f, str)
+            else getattr(f, "__name__", "").isidentifier()
+            for f in x
+        )
+    ),
+    "must be functions of your own that have a name, or their import paths, such as "
+    '("lab:mean_action",)',
+)
 WIDTH = Check(lambda x: 0 < x <= 2**20, "must be between 1 and 1,048,576")
 FEW = Check(lambda x: 0 < x <= 2**10, "must be between 1 and 1,024")
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)

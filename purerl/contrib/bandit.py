@@ -50,7 +50,7 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
 from purerl.keys import init_keys
-from purerl.types import Algorithm, Array, Hosted, Metrics
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 METHODS = ("epsilon_greedy", "ucb", "gradient")
 
@@ -172,6 +172,7 @@ class Trace(NamedTuple):
     done: Array
     episode_return: Array
     episode_length: Array
+    shaped_return: PyTree
 
 
 def validate(config: BanditConfig, env: Environment) -> None:
@@ -416,9 +417,8 @@ def _learn_from(
     bad = is_bad(out)[0]
     learner = jax.tree.map(lambda old, new: jnp.where(bad, old, new), known, learned)
     done = out.terminated ^ out.truncated
-    trace = Trace(
-        out.reward[0], optimal, regret, done, out.episode_return, out.episode_length
-    )
+    ends = out.episode_return, out.episode_length, out.shaped_return
+    trace = Trace(out.reward[0], optimal, regret, done, *ends)
     return learner, trace
 
 
@@ -441,7 +441,8 @@ def _knows_arms(parts: Parts) -> bool:
 def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
     """Episodes, and means over the pulls of an update."""
     axis = parts.stepper.axis_name
-    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length, bad)
+    counted = trace.episode_return, trace.episode_length, bad, trace.shaped_return
+    ends = rollout.Episodes(trace.done, *counted)
     means = {"reward": trace.reward.mean()}
     if _knows_arms(parts):
         means["optimal_action"] = trace.optimal.mean()

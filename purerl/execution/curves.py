@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.config import TrainConfig
+from purerl.hooks import reports
 from purerl.metrics import HELD, PER_UPDATE, SINCE_START, count_of, is_defined
 from purerl.train import Plan
 from purerl.types import HostMetrics
@@ -15,6 +17,9 @@ from purerl.types import HostMetrics
 # transitions are as few as `max_bad_transitions` allows.
 PARAMETERS_FINITE = "parameters_finite"
 FEW_BAD = "few_bad_transitions"
+# Before the name of an own metric of `config.metrics`, between a program and its rows:
+# where it is not finite it is unknown, and its agent has not diverged.
+OWN = "own:"
 # Health check -> what a sentence says was not finite where it fails.
 CHECKS = {
     PARAMETERS_FINITE: "parameters",
@@ -48,6 +53,14 @@ class Segment(NamedTuple):
         return [at for at in plan.evaluate_after if self.first < at <= self.end]
 
 
+def with_marks(config: TrainConfig, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of updates with `OWN` before the names of own metrics."""
+    return {
+        f"{OWN}{name}" if reports(name, config.metrics) else name: values
+        for name, values in metrics.items()
+    }
+
+
 def reduce_segment(
     metrics: HostMetrics, before: Mapping[str, np.ndarray]
 ) -> HostMetrics:
@@ -56,7 +69,8 @@ def reduce_segment(
     Counts since the start of the run as they are at the end, counts of updates summed,
     averages weighted by their counts (see `purerl.metrics`): by episodes, by policy
     steps, and by 1 in the updates that took gradient steps. NaN where the count is 0
-    in all of them; a NaN where it is positive stays one: the member has diverged.
+    in all of them; a NaN where it is positive stays one: the member has diverged. Of
+    own metrics the mean over the updates in which they are finite.
 
     Args:
         metrics: The metrics.
@@ -68,7 +82,10 @@ def reduce_segment(
         values = np.asarray(values)
         if name in CHECKS:
             continue
-        if name in SINCE_START:
+        if name.startswith(OWN):
+            known = np.isfinite(values)
+            reduced[name.removeprefix(OWN)] = weighted_mean(values, known)
+        elif name in SINCE_START:
             reduced[name] = values[:, -1]
         elif name in PER_UPDATE:
             reduced[name] = values.sum(1)
@@ -106,7 +123,7 @@ def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
         values = np.asarray(values)
         if name in CHECKS:
             bad = ~values
-        elif np.issubdtype(values.dtype, np.floating):
+        elif np.issubdtype(values.dtype, np.floating) and not name.startswith(OWN):
             bad = np.asarray(is_defined(name, metrics)) & ~np.isfinite(values)
         else:
             continue

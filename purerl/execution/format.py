@@ -133,6 +133,13 @@ class _Log:
 STDERR: Any = _Log()
 
 
+def in_notebook() -> bool:
+    """Return whether the kernel of a notebook runs this, whose cells show HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
 def say(text: str) -> None:
     """Print a sentence for people to standard error."""
     print(text, file=STDERR)

@@ -16,7 +16,7 @@ from purerl.acting.policy import recurrence_of
 from purerl.acting.rollout import EnvCarry, Episodes, Played, Transition
 from purerl.config import ConfigError
 from purerl.envs.adapters.host import HostEnvs, finite_rows
-from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment
+from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment, with_marks
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.execution.programs import has_few_bad
 from purerl.keys import evaluation_key, init_keys
@@ -334,7 +334,8 @@ class HostedCohort:
         metrics = moving | _stack(jax.device_get(rows))
         evaluation = _stack(evaluations) if evaluations else {}
         few = has_few_bad(self.program.bound, metrics)
-        return metrics | {PARAMETERS_FINITE: finite, FEW_BAD: few}, evaluation
+        checks = {PARAMETERS_FINITE: finite, FEW_BAD: few}
+        return with_marks(bound.config, metrics) | checks, evaluation
 
     def _update(self, member: int) -> Metrics:
         """Make one update of an agent."""

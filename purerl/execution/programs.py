@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from purerl.config import ConfigError
-from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE
+from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, with_marks
 from purerl.execution.memory import MemoryModel, num_bytes, require_agent
 from purerl.learning.averages import parameters_finite
 from purerl.scale import parallel
@@ -450,7 +450,7 @@ def batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]
         last = jnp.minimum(length, bound.plan.num_updates - first_update) - 1
         finite = jnp.ones(length, bool).at[last].set(parameters_finite(state))
         checks = {PARAMETERS_FINITE: finite, FEW_BAD: has_few_bad(bound, metrics)}
-        return state, metrics | checks, evaluation
+        return state, with_marks(bound.config, metrics) | checks, evaluation
 
     # `first_update` is shared, so the branch "evaluate now?" stays one branch.
     return jax.vmap(init), jax.vmap(advance, in_axes=(0, 0, None))

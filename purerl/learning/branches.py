@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from purerl.accelerator.kernels import traced_for_cpu
 from purerl.learning.averages import vary_like
-from purerl.types import Array, PyTree
+from purerl.types import Array, Metrics, PyTree
 
 Carry = TypeVar("Carry")
 
@@ -62,6 +63,37 @@ def change_where(
     kept = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), changed, carry)
     blank = jax.tree.map(lambda x: jnp.where(is_due, x, jnp.zeros_like(x)), report)
     return kept, blank
+
+
+def add_gradient(
+    grads: PyTree,
+    loss: Callable[[PyTree], tuple[Array, Metrics]],
+    params: PyTree,
+    number: Array,
+    like: Array,
+) -> tuple[PyTree, Metrics]:
+    """Add the gradient of another loss; return the sum, and the metrics of that loss.
+
+    XLA merges what two losses have in common, and a sum with what is summed, and rounds
+    otherwise then. On a CPU this is a branch, which is compiled by itself: where the
+    other gradient is zero, many programs keep their bits.
+
+    Args:
+        grads: Gradient by `params`.
+        loss: `(params) -> (scalar, metrics)`.
+        number: `[]` number of the step, not batched.
+        like: Key that differs between devices, see `change_if`.
+    """
+
+    def add(grads: PyTree) -> tuple[PyTree, Metrics]:
+        more, metrics = jax.grad(loss, has_aux=True)(params)
+        return jax.tree.map(jnp.add, grads, more), metrics
+
+    if not traced_for_cpu():
+        return add(grads)
+    # It is always due, which the compiler does not know.
+    is_due = number.astype(jnp.int32) != -1
+    return change_if(is_due, add, grads, like)
 
 
 class StepCount(NamedTuple):

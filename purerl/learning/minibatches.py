@@ -14,6 +14,7 @@ from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
+from purerl.learning.branches import add_gradient
 from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
@@ -47,6 +48,9 @@ class Passes(NamedTuple):
         begin: Function `(params, minibatch) -> minibatch` of what in a minibatch
             follows the parameters before a gradient step, and has no part in the
             gradient. A derivative of the step goes through it.
+        added: Function `(params, minibatch, key) -> (scalar, metrics)` of what is
+            minimised beside the loss, if anything, with a key of every gradient step.
+        key: Random key of `added`, consumed.
     """
 
     optim: optax.GradientTransformation
@@ -59,6 +63,8 @@ class Passes(NamedTuple):
     prepare: Callable[[Any], Any] | None = None
     steps_of_turn: int = 1
     begin: Callable[[PyTree, Any], Any] | None = None
+    added: Callable[[PyTree, Any, Array], tuple[Array, Metrics]] | None = None
+    key: Array | None = None
 
 
 def minimise(
@@ -94,6 +100,10 @@ def minimise(
     is_drawn = not traced_for_cpu()
     if is_drawn:
         given = jax.vmap(draw_order)(given)
+    drawn = None
+    if passes.key is not None:
+        keys = jax.random.split(passes.key, (num_epochs, num_minibatches))
+        drawn = keys, jnp.arange(keys.size).reshape(keys.shape)
 
     def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
@@ -104,25 +114,23 @@ def minimise(
         return jax.vmap(passes.prepare)(minibatches)
 
     def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
-        given, epoch = given if passes.tells else (given, None)
+        given, epoch, drawn = given
         order = given if is_drawn else draw_order(given)
         minibatches = shuffled(order, num_minibatches)
-        return kernels.scan(partial(gradient_step, epoch), carry, minibatches)
+        return kernels.scan(partial(gradient_step, epoch), carry, (minibatches, drawn))
 
     carry = moved, opt_state
     if is_one_loop(batch, passes):
         num_steps = num_epochs * num_minibatches
         minibatches = shuffled(given.reshape(-1), num_steps)
         turn = math.gcd(num_steps, passes.steps_of_turn)
-        carry, metrics = kernels.scan(
-            partial(gradient_step, None), carry, minibatches, turn
-        )
+        each = minibatches, jax.tree.map(jnp.ravel, drawn)
+        carry, metrics = kernels.scan(partial(gradient_step, None), carry, each, turn)
         shape = num_epochs, num_minibatches
         metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
         return *leave(*carry), metrics
-    if passes.tells:
-        given = given, jnp.arange(num_epochs) / max(1, num_epochs - 1)
-    carry, metrics = _take_passes(take_pass, carry, given, passes)
+    epoch = jnp.arange(num_epochs) / max(1, num_epochs - 1) if passes.tells else None
+    carry, metrics = _take_passes(take_pass, carry, (given, epoch, drawn), passes)
     return *leave(*carry), metrics
 
 
@@ -132,14 +140,16 @@ def _gradient_step(
     passes: Passes,
     epoch: Any,
     carry: tuple,
-    minibatch: Any,
+    given: tuple[Any, tuple[Array, Array] | None],
 ) -> tuple[tuple, Metrics]:
     """Move parameters by one gradient.
 
     Args:
-        minibatch: A pytree of leaves `[N / M, ...]`.
+        given: A minibatch, leaves `[N / M, ...]`; and the key of `passes.added`, and
+            the number of the step, if it has any.
     """
     moved, opt_state = carry
+    minibatch, drawn = given
     if passes.begin is not None:
         minibatch = passes.begin(seen(moved), minibatch)
 
@@ -147,6 +157,11 @@ def _gradient_step(
         return loss(seen(moved), minibatch)
 
     grads, metrics = jax.grad(loss_of, has_aux=True)(moved)
+    if drawn is not None and passes.added is not None:
+        key, number = drawn
+        added = partial(_of_moved, passes.added, seen, minibatch, key)
+        grads, found = add_gradient(grads, added, moved, number, key)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), passes.axis_name)
     told = {}
     if passes.tells:
@@ -154,6 +169,12 @@ def _gradient_step(
     updates, opt_state = passes.optim.update(grads, opt_state, moved, **told)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     return (jax.tree.map(operator.add, moved, updates), opt_state), metrics
+
+
+def _of_moved(
+    added: Callable, seen: Callable, minibatch: Any, key: Array, moved: PyTree
+) -> tuple[Array, Metrics]:
+    return added(seen(moved), minibatch, key)
 
 
 def is_one_loop(batch: Any, passes: Passes) -> bool:

@@ -9,6 +9,7 @@ such names: `torso` means the torso of every network, and `actor.torso` the acto
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from purerl.accelerator.kernels import traced_for_cpu
-from purerl.config import ConfigError
+from purerl.config import ConfigError, heads_of, terms_of
 from purerl.types import Array, PyTree
 
 # With an infinite bound a gradient would be scaled by inf / inf, which is no number. No
@@ -86,6 +87,16 @@ def of_config(
         params: Parameters as layers, by network.
         anneal: Function from a step size of the config to that of the update.
     """
+    heads = heads_of(terms_of(config))
+    if heads:
+        own = {name: x for name, x in params.items() if name not in heads}
+        rest = config.replace(extra_loss=None)
+        return beside(
+            lambda _: of_config(rest, own, anneal),
+            partial(of_heads, config, anneal(config.learning_rate)),
+            layers_of(params),
+            heads,
+        )
     layers = layers_of(params)
     rate, max_norm = config.learning_rate, config.max_grad_norm
     frozen = frozen_in(config.frozen)
@@ -110,6 +121,59 @@ def of_config(
         optax.stateless(scale),
     )
     return keep_frozen(optim, layers, frozen, config.optimiser)
+
+
+def of_heads(
+    config: Any, learning_rate: Array | float, layers: Callable[[Array], PyTree] | None
+) -> optax.GradientTransformation:
+    """Return Adam for the networks of `extra_loss`, clipped apart from the agent's."""
+    max_norm, frozen = config.max_grad_norm, frozen_in(config.frozen)
+    return make(optax.adam, learning_rate, max_norm, layers, frozen)
+
+
+Make = Callable[[Callable[[Array], PyTree]], optax.GradientTransformation]
+
+
+def beside(
+    make_own: Make,
+    make_heads: Make,
+    layers: Callable[[Array], PyTree],
+    heads: tuple[str, ...],
+) -> optax.GradientTransformation:
+    """Return an optimiser of a flat vector that moves some networks apart from others.
+
+    Neither sees the numbers of the other, so that an agent learns to the last bit as
+    without these networks where no gradient goes from them to it.
+
+    Args:
+        make_own: Function from `layers` of the agent's own networks to their optimiser.
+        make_heads: Function from `layers` of the other networks to theirs.
+        layers: Function from the flat vector to all networks by name.
+        heads: Names of the other networks.
+    """
+
+    def split(flat: Any) -> Any:
+        """Two vectors, and the way from each to its networks."""
+        named = layers(flat)
+        others = {name: x for name, x in named.items() if name not in heads}
+        return ravel_pytree(others), ravel_pytree({n: named[n] for n in heads})
+
+    def init(flat: Any) -> Any:
+        (own, of_own), (more, of_more) = split(flat)
+        first: Any = make_own(of_own).init(own)
+        return (*first, make_heads(of_more).init(more))
+
+    def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
+        (own, of_own), (more, of_more) = split(updates)
+        (p_own, _), (p_more, _) = split(params)
+        first: Any = make_own(of_own)
+        *kept, last = state
+        own, kept = first.update(own, tuple(kept), p_own, **seen)
+        more, last = make_heads(of_more).update(more, last, p_more)
+        moves = {**of_own(own), **of_more(more)}
+        return ravel_pytree(moves)[0], (*kept, last)
+
+    return optax.GradientTransformationExtraArgs(init, update)  # type: ignore[arg-type]
 
 
 def transformation(

@@ -23,7 +23,13 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.curves import CHECKS, Segment, bad_numbers, mean_of_known
+from purerl.execution.curves import (
+    CHECKS,
+    OWN,
+    Segment,
+    bad_numbers,
+    mean_of_known,
+)
 from purerl.search.fitness import (
     EVALUATION,
     FINAL_RETURN,
@@ -148,6 +154,33 @@ class Accumulator:
         return np.where(failed, np.nan, self.sign * value).astype(np.float32)
 
 
+class MetricMean(Accumulator):
+    """The mean of an own metric over runs, of the updates in which it is finite.
+
+    Args:
+        name: Name of the metric.
+        num_runs: The number of runs, N.
+        num_updates: Updates of the whole run.
+    """
+
+    def __init__(self, name: str, num_runs: int, num_updates: int) -> None:
+        super().__init__(TRAINING_CURVE, num_runs, num_updates)
+        self.name, self.total = f"{OWN}{name}", np.zeros((2, num_runs))
+
+    def add(self, segment: Segment) -> float:
+        """Take a segment; return the mean of the curve's last value, for a person."""
+        values = segment.metrics[self.name].astype(float)
+        known = np.isfinite(values)
+        self.total += np.where(known, values, 0.0).sum(1), known.sum(1)
+        return super().add(segment)
+
+    def result(self) -> np.ndarray:
+        """Return means `[N]` float32; NaN for a run with a number not finite."""
+        total, count = self.total
+        failed = self.failed | (count == 0)
+        return np.where(failed, np.nan, total / np.maximum(count, 1)).astype(np.float32)
+
+
 class OwnFitness(Accumulator):
     """The fitness of runs by a function of one's own, which is given whole curves.
 
@@ -169,7 +202,9 @@ class OwnFitness(Accumulator):
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
         train = {
-            name: np.concatenate([s.metrics[name] for s in self.segments], 1)
+            name.removeprefix(OWN): np.concatenate(
+                [s.metrics[name] for s in self.segments], 1
+            )
             for name in self.segments[0].metrics
             if name not in CHECKS
         }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
-from purerl.execution.format import say
+from purerl.execution.format import say, with_noun
 from purerl.meta import store
 from purerl.meta.genome import Genome
 from purerl.meta.setup import EvolutionSetup
@@ -19,6 +19,7 @@ from purerl.meta.store import State
 from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
+from purerl.report.shown import Shown, View, stated
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
@@ -30,11 +31,8 @@ from purerl.search.fitness import sign_of
 from purerl.storage import folders
 from purerl.types import HostMetrics, Overrides
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-class EvolutionResult:
+class EvolutionResult(Shown):
     """The outcome of `purerl.evolve`, or of what there is of it.
 
     Args:
@@ -193,11 +191,34 @@ class EvolutionResult:
         for name, part in self._parts(learned, *serialise.IN_FILES).items():
             serialise.save_part(part, folder / f"{name}.npz")
 
-    def plot(self) -> "Figure":
-        """Draw the evolution's curve."""
-        return plots.evolution_curve(self.history, self.settings)
+    def view(self) -> View:
+        """Return what the evolution tells of itself."""
+        settings, history = self.settings, self.history
+        done = f"{self.done:,} of {with_noun(self.generations, 'generation')} of "
+        done += f"{settings['population']:,} x {settings['rollouts']:,} agents"
+        facts = [stated(self.finished, done, self.out)]
+        if self.done:
+            facts.append(
+                f"fitness ({settings['fitness']}): mean {history['mean'][-1]:,.4g}, "
+                f"best {history['best'][-1]:,.4g}; in the first generation mean "
+                f"{history['mean'][0]:,.4g}"
+            )
+        env, tasks = self.config.env, settings["environments"] or [{}]
+        places = [serialise.env_name(task.get("env", env)) for task in tasks]
+        evolved = ", ".join(settings["evolve"])
+        return View(
+            f"{evolved} in {', '.join(dict.fromkeys(places))}",
+            facts,
+            lambda ax=None: plots.evolution_curve(history, settings, ax),
+            self._columns,
+        )
 
-    def pictures(self) -> "dict[str, Figure]":
+    def _columns(self) -> dict[str, np.ndarray]:
+        """Fitness and its spread by generation."""
+        rows = {n: x for n, x in self.history.items() if np.ndim(x) == 1}
+        return {"generation": np.arange(1, self.done + 1), **rows}
+
+    def pictures(self) -> dict[str, plots.Picture]:
         """Draw every loss and every learned optimiser that was evolved, by field."""
         learned = self.learned
         losses, optimisers = self.losses(learned), self.optimisers(learned)
@@ -207,7 +228,7 @@ class EvolutionResult:
             if isinstance(optimiser, LearnedOptimiser)
         }
 
-    def plot_loss(self) -> "Figure":
+    def plot_loss(self) -> plots.Picture:
         """Draw the learned loss: beside the squared error, or as a drift beside PPO's.
 
         Raises:

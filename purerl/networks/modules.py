@@ -19,18 +19,17 @@ import numpy as np
 from flax.core import FrozenDict
 from flax.errors import InvalidRngError
 
-from purerl import envs
 from purerl.config import ConfigError, check_known
-from purerl.envs.adapters.packages import imported, main_name, object_at
+from purerl.envs.adapters.packages import imported, main_name, object_at, read_call
 from purerl.envs.base import is_env, is_env_class
-from purerl.envs.wrappers.registry import read_call
 from purerl.networks import observe
 from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
 FIELDS = ("torso", "actor", "critic", "memory")
 # Packages from which objects that have moved within them can be imported for good.
-_PUBLIC = (nn, jax.nn, jnp, envs, envs.wrappers)
+_PUBLIC = ("flax.linen", "jax.nn", "jax.numpy", "purerl.envs", "purerl.envs.wrappers")
+_MAKE = "purerl.envs:make"  # What an environment of another package is made with.
 # Packages in which the bare name of a class is looked for, by field.
 _HOMES = {"memory": "purerl.networks.memories"}
 IMPORT = "import"  # The key of a function or a class among a module's fields.
@@ -136,7 +135,7 @@ def plain(module: Any, where: str) -> dict[str, Any]:
     """
     cls = type(module)
     if made_as := getattr(module, "made_as", None):
-        return {"type": path_of(envs.make), **_written(made_as, where)}
+        return {"type": _MAKE, **_written(made_as, where)}
     if not is_importable(cls):
         raise ConfigError(
             f"{where} is {path_of(cls)}, a class that no other program can import, so "
@@ -288,8 +287,8 @@ def path_of(value: Any) -> str:
     """Return the import path of a class or a function, its public one if it has one."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
     for public in _PUBLIC:
-        if getattr(public, name, None) is value:
-            return f"{public.__name__}:{name}"
+        if getattr(sys.modules.get(public), name, None) is value:
+            return f"{public}:{name}"
     module = getattr(value, "__module__", "")
     return f"{main_name() if module == '__main__' else module}:{name}"
 
@@ -332,7 +331,7 @@ def _read(field: str, values: Mapping[str, Any]) -> Any:
     values = dict(values)
     path = str(values.pop("type"))
     cls = _class_at(field, path)
-    if cls is not envs.make:
+    if path != _MAKE:
         known = [n for n in inspect.signature(cls).parameters if n != "parent"]
         for name in values:
             check_known(name, known, f"{field} {path}")
@@ -359,7 +358,7 @@ def _value(field: str, value: Any) -> Any:
 def _class_at(field: str, path: str) -> Any:
     found = imported_at(field, path)
     is_module_class = isinstance(found, type) and issubclass(found, nn.Module)
-    if is_module_class or is_env_class(found) or found is envs.make:
+    if is_module_class or is_env_class(found) or path == _MAKE:
         return found
     kind = "environments" if field == "env" else "flax modules"
     raise ConfigError(

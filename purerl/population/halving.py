@@ -34,6 +34,8 @@ from purerl.population.search import (
     ranking,
 )
 from purerl.population.space import Hyper, Space, member_keys
+from purerl.report import plots
+from purerl.report.plots.searches import last_known
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
@@ -378,6 +380,17 @@ class HalvingResult(Result):
             "updates": ("rung", list(self.plan.rungs[: len(scores)])),
         }
         return xr.Dataset(variables, coords=coords)
+
+    def draw(self, ax: Any = None) -> plots.Picture:
+        """Draw the scores of the members that reached each rung."""
+        return plots.halving_scores(self.dataset, ax)
+
+    def columns(self) -> Any:
+        """Return a row per member: hyperparameters, last score, how far it came."""
+        names = [*self.space.axes, "trained_updates", "diverged_at"]
+        scores = last_known(self.dataset["score"].values)
+        data = self.dataset[names].assign(score=(("seed", "point"), scores))
+        return data.to_dataframe().reset_index()
 
     def final_scores(self) -> dict[int, float]:
         """Return the scores of the members that got to the end, by place."""

@@ -28,6 +28,7 @@ from purerl.population.search import (
     ranking,
 )
 from purerl.population.space import Hyper, Space, child_keys, member_keys
+from purerl.report import plots
 from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers, required
@@ -269,6 +270,16 @@ class PBTResult(Result):
             "updates": ("round", list(self.milestones[: len(self.steps)])),
         }
         return xr.Dataset(variables, coords=coords)
+
+    def draw(self, ax: Any = None) -> plots.Picture:
+        """Draw every member's score after every round, the best lineage bold."""
+        lineages = {best.seed: best.lineage for best in self.best_of_each()}
+        return plots.population_scores(self.dataset, lineages, ax)
+
+    def columns(self) -> Any:
+        """Return a row per member and round, with hyperparameters and score."""
+        names = ["score", "diverged", "parent", *self.space.axes]
+        return self.dataset[names].to_dataframe().reset_index()
 
     def final_scores(self) -> dict[int, float]:
         """Return the scores of all members at the end, by place."""

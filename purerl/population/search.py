@@ -14,9 +14,12 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
+from purerl.execution.format import with_noun
 from purerl.execution.memory import require_number
 from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Space, evaluation_keys
+from purerl.report.plots import Picture
+from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option
@@ -31,6 +34,7 @@ from purerl.search.fitness import (
     read_fitness,
 )
 from purerl.search.protocol import Outcome, Request, Row, Search, State, Step
+from purerl.space.axes import in_a_line
 from purerl.space.design import read_search_axes
 from purerl.storage import folders
 from purerl.train import make_policy
@@ -314,7 +318,7 @@ class BestMember(NamedTuple):
         return make_policy(self.config, to_device(self.state))
 
 
-class Result(abc.ABC):
+class Result(Shown):
     """The base of the results of all searches over hyperparameters.
 
     Args:
@@ -355,6 +359,27 @@ class Result(abc.ABC):
     @abc.abstractmethod
     def dataset(self) -> "xr.Dataset":
         """Everything, as labelled arrays."""
+
+    def view(self) -> View:
+        """Return what the search tells of itself."""
+        searches = with_noun(len(self.seeds), "search", "searches")
+        done = f"{len(self.steps):,} of {len(self.milestones):,} milestones, "
+        done += f"{searches} of {with_noun(self.size, 'member')}"
+        facts = [stated(self.finished, done, self.out)]
+        with contextlib.suppress(ConfigError):  # Not at the end, or all diverged.
+            best = self.best()
+            facts.append(f"best: {in_a_line(best.point)}; score {best.score:,.4g}")
+        env = self.space.bound.env.name
+        title = f"{', '.join(self.space.axes)} in {env}"
+        return View(title, facts, self.draw, self.columns, "score")
+
+    @abc.abstractmethod
+    def draw(self, ax: Any = None) -> Picture:
+        """Draw the scores of all members."""
+
+    @abc.abstractmethod
+    def columns(self) -> Any:
+        """Return the columns of the table."""
 
     @abc.abstractmethod
     def schedule(self, seed: int, member: int) -> ConfigSchedule:
@@ -428,6 +453,14 @@ class Result(abc.ABC):
             lineage=self.lineage(self.seeds[number], member),
             state=jax.tree.map(lambda x: x[row], self.states),
         )
+
+    def best_of_each(self) -> list[BestMember]:
+        """Return the best member of each search that has one, once it has ended."""
+        found = []
+        for seed in self.seeds if self.finished else ():
+            with contextlib.suppress(ConfigError):  # All of its members diverged.
+                found.append(self.best(seed))
+        return found
 
     @property
     def finished(self) -> bool:

@@ -29,6 +29,16 @@ SHORT = {
 }
 
 
+def short(measure: str) -> str:
+    """Return what a heading calls a measure: its own name for an own metric."""
+    return SHORT.get(measure, measure)
+
+
+def words_for(measure: str) -> str:
+    """Return what a measure is taken over."""
+    return WORDS.get(measure, "an own metric, its mean over training")
+
+
 class Row(NamedTuple):
     """One setting in one environment, by one measure; intervals are of 95%.
 
@@ -86,14 +96,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
         subject: The subject of the comparison: a field of the config, or `settings`.
         baseline: Name of the setting that the others are compared with.
     """
-    measures = dict.fromkeys(row.measure for row in rows)
-    seeds = rows[0].seeds
-    words = [f"{SHORT[name]}: {WORDS[name]}" for name in measures]
-    if any(row.environment == ALL for row in rows):
-        words.append(
-            f"{ALL}: differences in units of the baseline's mean, or "
-            "of the spread of all settings where that is larger"
-        )
+    seeds, words = rows[0].seeds, [*notes(rows)]
     if any(row.is_clear for row in rows):
         words.append(BOLD)
     table = Table(
@@ -104,39 +107,56 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
         caption_justify="left",
     )
     # On a narrow terminal names are folded, and ends go to a second line.
-    table.add_column("setting", overflow="fold")
-    any_failed = any(row.failed for row in rows)
-    headers = ("mean", "IQM", "difference", "P(better)")
-    for header in (*headers, *(["failed"] if any_failed else [])):
-        table.add_column(header, justify="right", overflow="fold")
+    for header in headings(rows):
+        side = "left" if header == "setting" else "right"
+        table.add_column(header, justify=side, overflow="fold")
     before = None
     for row in rows:
         if (row.environment, row.measure) != before:
             before = row.environment, row.measure
             table.add_section()
-            heading = escape(f"{row.environment}, {SHORT[row.measure]}")
+            heading = escape(f"{row.environment}, {short(row.measure)}")
             table.add_row(f"[bold]{heading}[/bold]")
-        texts = cells(row, heading_of(seeds))
-        table.add_row(*texts, *([str(row.failed or "")] if any_failed else []))
+        setting, *numbers = map(escape, cells(row, heading_of(seeds)))
+        if row.is_clear:
+            numbers[2] = f"[bold]{numbers[2]}[/bold]"
+        table.add_row(f"  {setting}", *numbers[: len(table.columns) - 1])
     return table
 
 
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Return sentences on what the numbers of the rows mean."""
+    measures = dict.fromkeys(row.measure for row in rows)
+    words = [f"{short(name)}: {words_for(name)}" for name in measures]
+    if any(row.environment == ALL for row in rows):
+        words.append(
+            f"{ALL}: differences in units of the baseline's mean, or "
+            "of the spread of all settings where that is larger"
+        )
+    return words
+
+
+def headings(rows: Sequence[Row]) -> list[str]:
+    """Return the headings of `cells`, of which the last counts runs that failed."""
+    any_failed = any(row.failed for row in rows)
+    named = ["setting", "mean", "IQM", "difference", "P(better)"]
+    return [*named, "failed"] if any_failed else named
+
+
 def cells(row: Row, heading: str) -> list[str]:
-    """Return a row's cells, setting first.
+    """Return a row's cells, setting first, with the ends of intervals in brackets.
 
     Args:
         row: The row.
         heading: What the reader has been told that the ends in brackets are.
     """
-    gap = _interval(row, "difference", heading, sign="+")
-    if row.is_clear:
-        gap = f"[bold]{gap}[/bold]"
     return [
-        f"  {escape(row.setting)}",
+        row.setting,
         _interval(row, "mean", heading),
         _interval(row, "iqm", heading),
-        gap,
+        _interval(row, "difference", heading, sign="+"),
         _interval(row, "better", heading, digits=2),
+        str(row.failed or ""),
     ]
 
 

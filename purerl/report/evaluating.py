@@ -14,6 +14,7 @@ from purerl.acting.evaluate import play_episodes
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
 from purerl.envs import make
+from purerl.envs.wrappers import RewardWrapper, Wrapper
 from purerl.population.search import BestMember
 from purerl.precision import in_32_bits
 from purerl.randomisation import is_random
@@ -34,7 +35,7 @@ class Evaluated(NamedTuple):
     Attributes:
         title: Words that say who played, where and how.
         seeds: Seeds of the S agents; 0, 1, ... of states that were given.
-        episode_return: `[S, E]` undiscounted returns.
+        episode_return: `[S, E]` undiscounted returns, of the rewards of the game.
         episode_length: `[S, E]` lengths in steps.
         cut_episodes: `[S]` episodes that were cut; see `purerl.types.Evaluation`.
         diverged_at: The first update `[S]` of the training with a number that is not
@@ -85,7 +86,7 @@ def evaluate(
         raise ConfigError(f"episodes must be at least 1, got {episodes!r}.")
     episode_seed = as_seed("episode_seed", episode_seed)
     saved = _agents(what, state, seed)
-    bound = bind(saved.config, on_host=True)
+    bound = bind(saved.config, on_host=True, trains=False)
     how = episodes, episode_seed, deterministic
     if bound.env.on_host:
         _refuse_options(saved, gymnasium, env_params)
@@ -104,6 +105,8 @@ def evaluate(
         f"{where}{env_name(saved.config.env)}: {episodes} episodes, {kind} policy "
         f"after update {saved.update:,}"
     )
+    if bound.env.shapes_rewards:
+        title += ", rewards of the game"
     return Evaluated(title, saved.seeds, **played, diverged_at=saved.diverged_at)
 
 
@@ -151,7 +154,7 @@ def _in_hand(config: Any, state: PyTree) -> RunResult:
         state = jax.tree.map(lambda x: x[None], state)
     first = agent_to_device(state, 0)
     check_agent(first)
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), first)
     seeds = tuple(range(len(state.update)))
     unknown = np.full(len(seeds), -1)
@@ -177,7 +180,7 @@ def _play_on_host(
     saved: RunResult, env: Any, episodes: int, seed: int, deterministic: bool
 ) -> HostMetrics:
     """Play in an environment on the host; see `types.Evaluation`."""
-    bound = bind(saved.config, on_host=True)
+    bound = bind(saved.config, on_host=True, trains=False)
     recurrence = recurrence_of(bound.algorithm(bound.config))
     if not deterministic:
         recurrence = drawing(recurrence, jax.random.key(seed))
@@ -203,8 +206,9 @@ def _refuse_changes(saved: RunResult, numbers: Any) -> None:
         ConfigError: the agents see it through wrappers, were trained with other numbers
             or options, or numbers were given.
     """
+    env, wrappers = _game(saved.config)
     own = {
-        "env_params": not _has_own_numbers(saved),
+        "env_params": not _has_own_numbers(saved, env),
         "env_kwargs": bool(saved.config.env_kwargs),
     }
     for name in (name for name, is_changed in own.items() if is_changed):
@@ -213,11 +217,11 @@ def _refuse_changes(saved: RunResult, numbers: Any) -> None:
             f"{name} that the agents were trained with, "
             f"{shown(getattr(saved.config, name))}; leave it out."
         )
-    if saved.config.env_wrappers:
+    if wrappers:
         raise ConfigError(
             "gymnasium plays in Gymnasium's own environment, which lacks the "
-            f"wrappers {saved.config.env_wrappers} that the agents were trained with; "
-            "leave it out."
+            f"wrappers {', '.join(wrappers)} that the agents were trained with; leave "
+            "it out. Only wrappers that change nothing but rewards may be missing."
         )
     if numbers:
         raise ConfigError(
@@ -225,12 +229,24 @@ def _refuse_changes(saved: RunResult, numbers: Any) -> None:
         )
 
 
-def _has_own_numbers(saved: RunResult) -> bool:
-    """Return whether agents were trained with the environment's own numbers."""
-    if is_random(saved.config.env_params):
+def _game(config: TrainConfig) -> tuple[Any, list[str]]:
+    """Return the environment inside wrappers of rewards, and names of the others."""
+    env, others = resolve_env(config), []
+    while isinstance(env, Wrapper):
+        if not isinstance(env, RewardWrapper):
+            others.append(type(env).__name__)
+        env = env.env
+    return env, others[::-1]
+
+
+def _has_own_numbers(saved: RunResult, game: Any) -> bool:
+    """Return whether agents were trained with the game's own numbers."""
+    own, given = game.default_params, saved.config.env_params
+    if is_random(given):
         return False
-    env = resolve_env(saved.config)
-    own, given = env.default_params, bind_params(env, saved.config.env_params)
+    if isinstance(given, Mapping):  # without those of the wrappers
+        given = {name: value for name, value in given.items() if hasattr(own, name)}
+    given = bind_params(game, given)
     is_alike = jax.tree.structure(own) == jax.tree.structure(given)
     return is_alike and all(map(np.array_equal, *map(jax.tree.leaves, (own, given))))
 
@@ -260,7 +276,7 @@ def play_compiled(
         state: Host states of the agents, leaves `[S, ...]`.
         key: Random key of the episodes, the same of every agent.
     """
-    bound = bind(config)
+    bound = bind(config, trains=False)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None))

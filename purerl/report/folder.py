@@ -102,7 +102,7 @@ def read_run(folder: Path) -> RunResult:
     curves, stored = read_result(folder), manifest.load_run(folder)
     try:
         config = manifest.read_config(folder, stored)
-        bind(config, on_host=True)
+        bind(config, on_host=True, trains=False)
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
         return curves._replace(finished=_has_finished(stored, curves.metrics))

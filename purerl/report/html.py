@@ -6,7 +6,6 @@ colours that the reader prefers (dark or light); tables sort by a click on their
 
 import base64
 import html
-import io
 import json
 import math
 import re
@@ -14,22 +13,20 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from purerl.atomic import write_atomic
-from purerl.report import plots
+from purerl.report.plots import style
 from purerl.report.sweep_data import label
 from purerl.storage import folders
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 MAX_ROWS = 1_000
 LARGE = 400_000  # Characters of SVG; beyond it, a PNG is smaller and draws faster.
-# Texts that are numbers, with a comma before every three digits or with none.
-NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
+# Texts that are numbers, with a comma before every three digits or with none; what
+# stands in brackets behind them does not count.
+NUMBER = re.compile(r"([+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)( \(.*\))?")
 
 
 def write_page(
@@ -61,13 +58,14 @@ def write_page(
     return Path(path)
 
 
-def figure_html(figure: "Figure", caption: str = "") -> str:
-    """Return a figure as inline SVG, or as PNG where SVG would be large."""
-    shown = plots.to_svg(figure)
-    if len(shown) > LARGE:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-        shown = f'<img alt="figure" src="{_inside("image/png", buffer.getvalue())}">'
+def figure_html(picture: style.Picture, caption: str = "", large: int = LARGE) -> str:
+    """Return a picture as inline SVG, or as PNG where SVG is large and PNG smaller."""
+    shown = style.to_svg(picture.figure)
+    if len(shown) > large:
+        data, size = picture._repr_png_()
+        source = _inside("image/png", data)
+        png = f'<img alt="figure" width="{size["width"]}" src="{source}">'
+        shown = min(shown, png, key=len)
     return _captioned(shown, caption)
 
 
@@ -179,8 +177,8 @@ def about(
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, str) and re.fullmatch(NUMBER, value):
-        number = float(value.replace(",", ""))
+    if isinstance(value, str) and (found := re.fullmatch(NUMBER, value)):
+        number = float(found[1].replace(",", ""))
         return f'<td class=n data-v="{number}">{html.escape(value)}</td>'
     if isinstance(value, bool | str) or value is None:
         return f"<td>{html.escape('-' if value is None else str(value))}</td>"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from purerl import serialise
+from purerl import hooks, serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_bytes, program, quoted
 from purerl.metrics import decimals
@@ -35,19 +35,16 @@ from purerl.report.sweep_data import (
     by_environment,
     configuration,
     env_name,
-    label,
     read_scores,
-    short,
 )
 from purerl.runner import manifest
-from purerl.runner.result import RunResult, summary
+from purerl.runner.result import RunResult
 from purerl.runner.rows import WORTHLESS
 from purerl.storage import folders
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from purerl.search.protocol import Outcome
     from purerl.tuning.result import TuneResult
     from purerl.tuning.space import Space
 
@@ -116,25 +113,25 @@ def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
         scores = {"evaluation": result.scores()}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         seeds = figure_html(figure)
-    numbers, facts = summary(result), dict[str, Any]()
-    for name in ("agents", "env_steps", "evaluation_mean"):
-        number = numbers.get(name)
-        if number is not None:
-            places = decimals(number) if isinstance(number, float) else 0
-            facts[name] = f"{number:,.{places}f}"
-    facts["diverged"] = result.divergence
-    facts["cut"] = tables.last_cut_note(result)
     agents = tables.agents_of(result)
+    own = _own_metrics(config, result.metrics)
     sections = {
-        "Learning curve": figure_html(plots.run_curve(result)),
+        "Learning curve": figure_html(plots.learning_curve(result)),
+        "Own metrics": figure_html(plots.metric_curves(result, own)) if own else "",
         "Seeds": seeds,
         "Agents": table_html(agents.headings, agents.rows),
         "Videos": _videos(result.out, result.config) if result.out else "",
-        "About": about(config, result.out, **facts),
+        "About": about(config, result.out, cut=tables.last_cut_note(result)),
     }
-    note = f"{result.divergence}. {WORTHLESS}" if result.divergence else ""
-    note = note[:1].upper() + note[1:]
-    return write_page(path, f"Run: {config.get('env')}", sections, note)
+    notes = [*result.view().facts, *([WORTHLESS] if result.divergence else [])]
+    return write_page(path, f"Run: {config.get('env')}", sections, ". ".join(notes))
+
+
+def _own_metrics(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The own metrics that have a value, and what shaped rewards paid."""
+    own = config.get("metrics", ())
+    names = [n for n in metrics if hooks.reports(n, own) or n == "shaped_return"]
+    return [name for name in names if np.isfinite(metrics[name]).any()]
 
 
 def _videos(folder: Path, config: TrainConfig) -> str:
@@ -214,9 +211,14 @@ def _sweep_sections(dataset: "xr.Dataset", scores: Scores) -> dict[str, str]:
             curves += figure_html(plots.sweep_curves(dataset, name))
         for a, b in list(itertools.combinations(varying, 2))[:6]:
             against.append(plots.heat_map(dataset, b, a))
+    variables = {str(name): dataset[name].values for name in dataset.data_vars}
+    own = _own_metrics(configuration(dataset), variables)
     return {
         "Best configurations": table_html(*tables.best_rows(scores)),
         "Learning curves": curves,
+        "Own metrics": figure_html(plots.sweep_curves(dataset, metric=own))
+        if own
+        else "",
         "Axes": "".join(map(figure_html, against)),
         "Seeds": figure_html(plots.seed_scores(dataset)),
     }
@@ -230,17 +232,8 @@ def _search_page(folder: Path, path: Path) -> Path:
             f"the search in {folder} has saved nothing yet. Run its command again."
         )
     dataset, names = result.dataset, list(result.space.axes)
-    best = []
-    for seed in result.seeds if result.finished else ():
-        try:
-            best.append((seed, result.best(seed)))
-        except ConfigError:  # All of its members diverged.
-            continue
-    rows = [
-        [seed, one.member, round(one.score, 3), *(one.point[n] for n in names)]
-        for seed, one in best
-    ]
-    sections = {"Best members": table_html(["seed", "member", "score", *names], rows)}
+    best = result.best_of_each()
+    sections = {"Best members": table_html(*tables.member_rows(best))}
     own: dict[str, Any] = {"axes": ", ".join(names)}
     if folders.kind_of(folder) == "halving":
         title = "Successive halving"
@@ -248,24 +241,20 @@ def _search_page(folder: Path, path: Path) -> Path:
         values = plots.halving_values(dataset, names)
         sections |= {
             "Rungs": table_html(*tables.rung_rows(dataset)),
-            "Scores": figure_html(plots.halving_scores(dataset)),
+            "Scores": figure_html(result.plot()),
             "Hyperparameters": figure_html(values, larger),
         }
     else:
         title = "Population-based training"
-        lineages = {seed: one.lineage for seed, one in best}
+        lineages = {one.seed: one.lineage for one in best}
         bold = "Faint: every member. Bold: the training that led to the best member."
-        scores = plots.population_scores(dataset, lineages)
         values = plots.population_values(dataset, names, lineages)
-        sections["Scores"] = figure_html(scores, bold)
+        sections["Scores"] = figure_html(result.plot(), bold)
         sections["Hyperparameters"] = figure_html(values, bold)
         if best:
-            seed, first = max(best, key=lambda pair: pair[1].score)
-            schedule = first.schedule.merged()
-            pieces = zip(schedule.first_updates, schedule.values, strict=True)
-            rows = [[start, *(value[n] for n in names)] for start, value in pieces]
-            heading = f"Schedule of member {first.member}, seed {seed}"
-            sections[heading] = table_html(["from update", *names], rows)
+            first = max(best, key=lambda one: one.score)
+            heading = f"Schedule of member {first.member}, seed {first.seed}"
+            sections[heading] = table_html(*tables.schedule_rows(first))
         parents = dataset["parent"].values[:, :-1]
         everyone = np.arange(dataset.sizes["member"])
         own["copies"] = int((parents != everyone).sum())
@@ -281,17 +270,9 @@ def _search_page(folder: Path, path: Path) -> Path:
     return write_page(path, f"{title}: {config.get('env', '')}", sections, LUCKY)
 
 
-def score_of(outcome: "Outcome") -> np.ndarray:
-    """Return scores `[N]` of a request: the search's, fresh episodes, or training's."""
-    if outcome.score is not None:
-        return outcome.score
-    if outcome.fresh is None:
-        return outcome.train["episode_return"][:, -1]
-    return np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
-
-
 def _own_search_page(folder: Path, path: Path) -> Path:
     """The page of a search that purerl knows nothing of but its folder."""
+    from purerl.search.drive import score_of
     from purerl.search.folder import read_outcomes
 
     stored = folders.load(folder)
@@ -340,24 +321,6 @@ def study_page(
     Raises:
         OSError: the page cannot be written.
     """
-    names = list(result.rows[0].params) if result.rows else []
-    # The best first, those without a score last.
-    rows = sorted(
-        result.rows,
-        key=lambda row: (row.score is None, -(row.score or 0.0), row.number),
-    )
-    table = [
-        [
-            row.number,
-            *(row.params[name] for name in names),
-            row.score,
-            row.state,
-            row.env_steps,
-            "default" if row.is_default else row.note,
-        ]
-        for row in rows
-    ]
-    headers = ["trial", *map(short, names), "score", "state", "steps", "note"]
     found = tuning.figures(result.rows, result.importance, space.drawn())
     pictures = [
         figure_html(found[n], x) for n, x in _STUDY_CAPTIONS.items() if n in found
@@ -379,15 +342,14 @@ def study_page(
         **{n: f"{result.summary[n]:,}" for n in costs if n in result.summary},
     }
     sections = {
-        "Trials": table_html(headers, table),
+        "Trials": table_html(*result.headings_and_rows()),
         "On fresh seeds": fresh,
         "Search": "".join(pictures),
         "About": about(stored["config"], result.out, **facts),
     }
-    note = "No trial is complete yet."
-    if result.best_row is not None:
-        best = result.best_row
-        values = ", ".join(f"{short(n)}={label(v)}" for n, v in best.params.items())
-        note = f"Best: trial {best.number}, {values}; score {best.score:,.4g}."
-        note += "" if result.finished else " The study is not finished."
-    return write_page(path, f"Tuning: {stored['config']['env']}", sections, note)
+    return write_page(
+        path,
+        f"Tuning: {stored['config']['env']}",
+        sections,
+        ". ".join(result.view().facts),
+    )

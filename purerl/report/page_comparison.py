@@ -12,7 +12,13 @@ from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
 from purerl.report import plots
-from purerl.report.comparison import ALL, SHORT, WORDS, ends_of
+from purerl.report.comparison import (
+    ALL,
+    ends_of,
+    notes,
+    short,
+    words_for,
+)
 from purerl.report.html import (
     about,
     code_html,
@@ -22,12 +28,11 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import INTERVAL, heading_of
+from purerl.report.statistics import heading_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
     from purerl.meta.result import EvolutionResult
-    from purerl.report.comparison import Row
 
 
 def comparison_page(
@@ -53,7 +58,7 @@ def comparison_page(
         "baseline": result.baseline,
         "held-out seeds": f"{len(result.seeds)}, from the key of seed {result.seed}",
         "measures": ", ".join(
-            f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
+            f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
         "options": ", ".join(
             f"{name}={value}" for name, value in result.about.get("options", {}).items()
@@ -85,42 +90,15 @@ def _curves_html(result: "Comparison") -> str:
 
 def _scores_html(result: "Comparison") -> str:
     """The table of a comparison, and how to read it."""
-    ends = heading_of(len(result.seeds))
-    headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
-    headers += [f"minus {result.baseline}", ends, "P(better)", INTERVAL]
-    any_failed = any(row.failed for row in result.rows)
-    rows = [
-        [
-            row.environment,
-            SHORT[row.measure],
-            row.setting,
-            row.mean,
-            _range(row, "mean", ends),
-            row.iqm,
-            row.difference,
-            _range(row, "difference", ends),
-            row.better,
-            _range(row, "better", INTERVAL, digits=2),
-            *([row.failed] if any_failed else []),
-        ]
-        for row in result.rows
-    ]
-    body = table_html([*headers, *(["failed"] if any_failed else [])], rows)
+    named, table = result.headings_and_rows()
     words = with_noun(len(result.seeds), "seed")
-    words += " that no search has trained with, the same "
-    words += "for every setting; differences are taken seed by seed."
-    if len(result.environments) > 1:
-        words += f" Over {ALL}, in units of the baseline's mean in each, or "
-        words += "of the spread of all settings' scores where that is larger."
-    if any_failed:
+    words += " that no search has trained with, the same for every setting; in "
+    words += f"brackets {heading_of(len(result.seeds))}; differences are from "
+    words += ". ".join([f"{result.baseline}, seed by seed", *notes(result.rows)]) + "."
+    if "failed" in named:
         words += " A run that failed counts as the worst score of its environment, or "
         words += "as a lower return that a run which did not fail has had on its way."
-    return body + note_html(words)
-
-
-def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row; no line break parts them."""
-    return ends_of(row, name, heading, digits).replace(" ", "\N{NO-BREAK SPACE}")
+    return table_html(named, table) + note_html(words)
 
 
 def _settings(result: "Comparison") -> str:
@@ -171,7 +149,7 @@ def _note(result: "Comparison") -> str:
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
     ends = ends_of(best, "difference", words)
-    where = f"{SHORT[measure]} in {environment}"
+    where = f"{short(measure)} in {environment}"
     first = f"Furthest above {result.baseline} by {where}"
     if best.difference <= 0:
         first = f"None is above {result.baseline} by {where}; nearest"
@@ -193,7 +171,6 @@ _STEPS = (
     "gradient that has been the same for long."
 )
 _TITLES = {"value_loss": "The value loss", "policy_loss": "The drift"}
-_COLUMNS = ("best", "mean", "std", "best_so_far", "sigma", "failed", "seconds")
 _COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")
 
 
@@ -238,12 +215,7 @@ def evolution_page(
         sections["Numbers"] = table_html(headers, numbers)
     if transfer is not None:
         sections["Held-out seeds"] = _curves_html(transfer) + _scores_html(transfer)
-    headers = ["generation", *(name.replace("_", " ") for name in _COLUMNS)]
-    rows = [
-        [number + 1, *(float(history[name][number]) for name in _COLUMNS)]
-        for number in range(result.done)
-    ]
-    sections["Generations"] = table_html(headers, rows)
+    sections["Generations"] = table_html(*result.headings_and_rows())
     facts = {
         "generations": f"{result.done:,} of {result.generations:,}",
         "population": f"{settings['population']:,} x {settings['rollouts']} rollouts",
@@ -257,14 +229,8 @@ def evolution_page(
     }
     config = serialise.to_dict(result.config)
     sections["About"] = about(config, result.out, **facts)
-    evolved = ", ".join(settings["evolve"])
-    title = f"Evolution: {evolved} in {', '.join(dict.fromkeys(places))}"
-    note = (
-        f"Generation {result.done:,} of {result.generations:,}: mean "
-        f"{history['mean'][-1]:,.4g}, best {history['best'][-1]:,.4g}; in the first "
-        f"mean {history['mean'][0]:,.4g}, best {history['best'][0]:,.4g}."
-    )
-    return write_page(path, title, sections, note)
+    title = f"Evolution: {result.view().title}"
+    return write_page(path, title, sections, ". ".join(result.view().facts))
 
 
 def _use(result: "EvolutionResult", name: str) -> str:

@@ -110,7 +110,7 @@ def render(
     as_seed("episode_seed", episode_seed)
     cast = _read(run, seeds)
     _check_inside(cast.saved.config)
-    bound = bind(cast.saved.config)
+    bound = bind(cast.saved.config, trains=False)
     inside = innermost(bound.env)
     is_page = inside.name.startswith("brax/")
     kind, path = _where(cast, out, format, is_page=is_page)

@@ -29,7 +29,7 @@ BESIDE = (
     *("evaluation_env_steps", "evaluation_length"),
 )
 _LOG_SPAN = 8.0
-_FEW = 4  # Fewer evaluations than this make no curve.
+FEW = 4  # Fewer evaluations than this make no curve.
 # Values are crowded if the median lies below this share of their span; 0.5 is even.
 _CROWDED = 0.3
 
@@ -283,7 +283,7 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
 
 def curve_metric(dataset: "xr.Dataset") -> str:
     """Choose what to draw along training: evaluations, unless they are too few."""
-    if dataset.sizes.get("evaluation", 0) >= _FEW or "episode_return" not in dataset:
+    if dataset.sizes.get("evaluation", 0) >= FEW or "episode_return" not in dataset:
         return SCORE
     # Of long episodes none may have ended in training.
     has_ended = np.isfinite(dataset["episode_return"].values).any()

@@ -1,6 +1,6 @@
 """Tables of runs and sweeps, for the terminal and for pages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from rich.table import Table
 from purerl import serialise
 from purerl.execution.format import with_noun
 from purerl.metrics import decimals
+from purerl.population.search import BestMember
 from purerl.report import statistics
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.report.sweep_data import (
@@ -20,6 +21,7 @@ from purerl.report.sweep_data import (
     short,
 )
 from purerl.runner.result import RunResult
+from purerl.space.axes import in_words
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -229,6 +231,29 @@ def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) ->
         texts = [*map(label, cells), f"{lost}" if lost else ""]
         table.add_row(*texts, style="bold" if rank == 0 else "")
     return table
+
+
+def member_rows(best: Sequence[BestMember]) -> tuple[list[str], list[list[Any]]]:
+    """Return headings and rows of the best members of searches, with their points."""
+    rows = [
+        [
+            *(one.seed, one.member, f"{one.score:,.{decimals(one.score)}f}"),
+            *map(in_words, one.point.values()),
+        ]
+        for one in best
+    ]
+    names = list(best[0].point) if best else []
+    return ["seed", "member", "score", *names], rows
+
+
+def schedule_rows(best: BestMember) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the hyperparameters that led to a member's state."""
+    schedule = best.schedule.merged()
+    rows = [
+        [f"{first:,}", *map(in_words, values.values())]
+        for first, values in zip(schedule.first_updates, schedule.values, strict=True)
+    ]
+    return ["from update", *best.point], rows
 
 
 def rung_rows(dataset: "xr.Dataset") -> tuple[list[str], list[list[int]]]:

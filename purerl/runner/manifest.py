@@ -25,7 +25,13 @@ from purerl.config import (
     UnknownFieldError,
     is_auto,
 )
-from purerl.execution.format import has_imported, program, quoted, with_noun
+from purerl.execution.format import (
+    has_imported,
+    in_notebook,
+    program,
+    quoted,
+    with_noun,
+)
 from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
 from purerl.storage.folders import (
@@ -267,7 +273,7 @@ def check_same(
 
 def _renamed(value: Any) -> Any:
     """A stored part by the name under which its class was registered later, if so."""
-    if isinstance(value, dict) and str(value.get("type", "")).startswith("<"):
+    if isinstance(value, dict) and ":" in str(value.get("type", "")):
         with contextlib.suppress(ConfigError):
             name = registry.name_of(registry.class_of(value["type"]))
             return {**value, "type": name}
@@ -387,10 +393,10 @@ def how_to_go_on(config: TrainConfig, folder: Path) -> str:
         config: Config of the run.
         folder: Folder of the run.
     """
-    if is_rebuildable(config) or has_imported():
+    if not in_notebook() and (is_rebuildable(config) or has_imported()):
         return f"Go on with: {program()} train --resume {quoted(folder)}"
     # The command line knows nothing of what this program brought along.
     return (
         "Go on with the same config and seeds, from Python: purerl.run(config, ..., "
-        f"out={str(folder)!r}, resume=True)"
+        f"out={str(folder)!r}, resume='auto')"
     )

@@ -40,8 +40,11 @@ Result = TypeVar("Result")
 # told is that of the last call: `tune` and `compare` alone have such options.
 FIXED, BEGUN, TOLD = "fixed", "begun", "told"
 
-# What `make_train` takes and no tool does.
-HOOKS = ("observe", "metrics")
+# What people look for among the options of a tool, and where it is.
+HOOKS = {
+    "metrics": " It is a field of the config: config.replace(metrics=(function,)).",
+    "observe": " Only purerl.make_train takes it; see docs/training.md#hooks.",
+}
 
 
 class Repeated:
@@ -357,10 +360,7 @@ def _check_bound(
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         if name in HOOKS:
-            hint = (
-                " Hooks are for purerl.make_train, as a folder could not say which "
-                "functions it was made with: see docs/training.md#hooks."
-            )
+            hint = HOOKS[name]
         raise TypeError(f"{who} got an unexpected keyword argument {name!r}.{hint}")
     try:
         signature.bind(*args, **kwargs)

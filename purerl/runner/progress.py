@@ -1,5 +1,7 @@
-"""The progress of a run: a bar on a terminal, lines elsewhere."""
+"""The progress of a run: a bar on a terminal or in a notebook, lines elsewhere."""
 
+import html
+import io
 import math
 import time
 from types import TracebackType
@@ -8,11 +10,66 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 
-from purerl.execution.format import STDERR, format_count, format_duration
+from purerl.execution.format import (
+    STDERR,
+    format_count,
+    format_duration,
+    in_notebook,
+)
 from purerl.metrics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
+PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.
+WIDTH = 110  # Letters of a line of a table in a notebook.
+LOOKS = {  # Of lines, of tables, and of what is said whether progress is shown or not.
+    "div": ' style="white-space:pre-line"',
+    "pre": ' style="font-family:monospace;line-height:1.2"',
+    "b": ' style="display:block"',
+}
+
+
+class Cell:
+    """One output of a notebook's cell, which is replaced: a bar, and lines under it."""
+
+    def __init__(self) -> None:
+        self._bar, self._words = "", ""
+        self._lines = list[tuple[str, str]]()  # Tags of HTML and texts.
+        self._handle: Any = None
+        self._shown = 0.0
+
+    def bar(self, share: float, words: str, *, is_last: bool = False) -> None:
+        """Move the bar, with words behind it; not every call is shown."""
+        self._words = f"{share:.0%}  {words}"
+        look = 'style="width:16em;vertical-align:middle"'
+        self._bar = f'<progress value="{share:.4f}" {look}></progress>'
+        if is_last or time.perf_counter() - self._shown > PAUSE:
+            self._show()
+
+    def line(self, text: str, tag: str = "div") -> None:
+        """Write a line under the bar, with one of the tags in `LOOKS`."""
+        self._lines.append((tag, text))
+        self._show()
+
+    def _show(self) -> None:
+        lines = (
+            f"<{tag}{LOOKS[tag]}>{html.escape(text)}</{tag}>"
+            for tag, text in self._lines
+        )
+        words = html.escape(self._words).replace("  ", " &nbsp; ")
+        under = f"<small>{''.join(lines)}</small>"
+        data = {
+            "text/html": f"<div>{self._bar} {words}</div>{under}",
+            "text/plain": "\n".join([self._words, *(text for _, text in self._lines)]),
+        }
+        self._shown = time.perf_counter()
+        if self._handle is not None:
+            self._handle.update(data, raw=True)
+            return
+        from IPython.display import display
+
+        self._handle = display(data, raw=True, display_id=True)
 
 
 class Reporter:
@@ -23,9 +80,11 @@ class Reporter:
         done_steps: Number of these that were finished before (a resumed run).
         console: Console to write to; standard error unless given.
         enabled: Whether anything is shown.
+        cell: Output of a notebook's cell to go on in; a new one in a notebook.
 
     Attributes:
         is_live: Whether there is a bar, which moves.
+        cell: Output of a notebook's cell, if this is one and has no other console.
     """
 
     def __init__(
@@ -34,11 +93,14 @@ class Reporter:
         done_steps: int = 0,
         console: Console | None = None,
         enabled: bool = True,
+        cell: Cell | None = None,
     ) -> None:
+        self.cell = cell or (Cell() if console is None and in_notebook() else None)
         self.console = console or Console(file=STDERR)
         self.enabled = enabled
         self.total, self.start_steps = total_steps, done_steps
-        self.is_live = enabled and self.console.is_terminal
+        is_bar = self.cell is None and self.console.is_terminal
+        self.is_live = enabled and (is_bar or self.cell is not None)
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),
@@ -48,7 +110,7 @@ class Reporter:
             TextColumn("{task.fields[left]}", style="cyan", markup=False),
             console=self.console,
         )
-        self._next_line = 0.0
+        self._next_line, self._last = 0.0, (0.0, "")
         self._began = time.perf_counter()
 
     def info(self, text: str) -> None:
@@ -58,20 +120,28 @@ class Reporter:
 
     def table(self, renderable: RenderableType) -> None:
         """Print a table, where progress is shown."""
-        if self.enabled:
+        if self.enabled and self.cell is not None:
+            text = io.StringIO()
+            look = {"width": WIDTH, "force_jupyter": False, "force_terminal": False}
+            Console(file=text, **look).print(renderable)
+            self.cell.line(text.getvalue(), "pre")
+        elif self.enabled:
             self.console.print(renderable)
 
     def notify(self, text: str) -> None:
         """Print a line whether progress is shown or not; brackets are no markup."""
-        self._print(escape(text))
+        self._print(escape(text), "b")
 
-    def _print(self, text: str) -> None:
+    def _print(self, text: str, tag: str = "div") -> None:
         """Print a line that is not cut, so that it can be copied."""
+        if self.cell is not None:
+            self.cell.line(Text.from_markup(text).plain, tag)
+            return
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
-        if self.is_live:
+        if self.is_live and self.cell is None:
             self._task = self._bar.add_task(
                 "",
                 total=self.total,
@@ -89,7 +159,11 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.is_live:
+        if self.is_live and self.cell is not None:
+            share, words = self._last
+            spent = format_duration(time.perf_counter() - self._began)
+            self.cell.bar(share, f"{words}in {spent}", is_last=True)
+        elif self.is_live:
             self._bar.stop()
 
     def update(self, done_steps: float, latest: float | str) -> None:
@@ -109,10 +183,15 @@ class Reporter:
             "returns": latest if isinstance(latest, str) else _returns(latest),
             "left": f"{format_duration(left)} left",
         }
+        share = done_steps / self.total
+        if self.cell is not None:
+            *words, left = text.values()
+            self._last = share, "".join(f"{word}  " for word in words)
+            self.cell.bar(share, f"{self._last[1]}{left}")
+            return
         if self.is_live:
             self._bar.update(self._task, completed=done_steps, **text)
             return
-        share = done_steps / self.total
         if share >= self._next_line or done_steps >= self.total:
             self._next_line = (math.floor(share * LINES) + 1) / LINES
             self.info(f"{share:4.0%}  {'  '.join(text.values())}")

@@ -1,13 +1,21 @@
 """The result of a run: in memory, and read back from its folder."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import format_count, with_noun
+from purerl.metrics import decimals
+from purerl.report import plots
+from purerl.report.plots.runs import Line, env_of, run_lines
+from purerl.report.shown import Shown, View, stated
+from purerl.report.statistics import mean_interval
 from purerl.runner import manifest
 from purerl.runner.arguments import seeds_named, stored_folder
 from purerl.runner.rows import REMEDY, diverged_words, entry_of, read_diverged_at
@@ -15,6 +23,12 @@ from purerl.scale.host import agent_to_device
 from purerl.storage import checkpoint, folders
 from purerl.train import bind, make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Names of the metrics of evaluations -> names of variables.
+RENAMED = {"episode_return": "return", "episode_length": "length"}
 
 
 class Best(NamedTuple):
@@ -32,7 +46,8 @@ class Best(NamedTuple):
     config: TrainConfig
 
 
-class RunResult(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RunResult(Shown):
     """The result of `purerl.run`, or what its folder has of it.
 
     Attributes:
@@ -67,6 +82,10 @@ class RunResult(NamedTuple):
     train_steps: int = 0
     out: Path | None = None
 
+    def _replace(self, **changes: Any) -> "RunResult":
+        """Return a copy with other values, as a named tuple does."""
+        return dataclasses.replace(self, **changes)
+
     @property
     def divergence(self) -> str:
         """Words that say who diverged, and when; empty where nobody did."""
@@ -81,6 +100,65 @@ class RunResult(NamedTuple):
         if returns is None:
             return np.full(len(self.seeds), np.nan)
         return np.where(self.diverged_at < 0, returns[:, -1].mean(-1), np.nan)
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """All metrics as labelled arrays, as those of a sweep without axes.
+
+        Training metrics are `(seed, segment)`, `evaluation_return` and
+        `evaluation_length` are `(seed, evaluation, episode)`.
+        """
+        import xarray as xr
+
+        dims = {
+            "": ("seed", "segment"),
+            "evaluation_": ("seed", "evaluation", "episode"),
+        }
+        variables: dict[str, Any] = {"diverged_at": ("seed", self.diverged_at)}
+        for start, rows in (("", self.metrics), ("evaluation_", self.evaluation)):
+            for name, values in rows.items():
+                if np.ndim(values) <= len(dims[start]):
+                    name = start + (RENAMED.get(name, name) if start else name)
+                    variables[name] = (dims[start][: np.ndim(values)], values)
+        return xr.Dataset(variables, {"seed": list(self.seeds)})
+
+    def lines(self, metric: str) -> dict[str, list[Line]]:
+        """Return the agents' curves as a line of its environment; see `Shown`."""
+        return run_lines(self, metric)
+
+    def view(self) -> View:
+        """Return what the run tells of itself."""
+        kind = type(self.config).__name__.removesuffix("Config")
+        agents = f"{with_noun(len(self.seeds), 'agent')} in {env_of(self)}"
+        done = with_noun(self.update, "update")
+        if self.metrics:
+            steps = int(self.metrics["env_steps"][0, -1])
+            done += f", {format_count(steps)} environment steps each"
+        facts, scores = [stated(self.finished, done, self.out)], self.scores()
+        known = scores[np.isfinite(scores)]
+        if known.size:
+            mean, found = known.mean(), mean_interval(known)
+            digits = decimals(mean, found.low, found.high)
+            low, high = (f"{end:,.{digits}f}" for end in (found.low, found.high))
+            ends = f" ({found.words}: {low} to {high})" if len(known) > 1 else ""
+            facts.append(f"last evaluation: mean return {mean:,.{digits}f}{ends}")
+        facts += [self.divergence] if self.divergence else []
+        return View(
+            f"{kind}, {agents}" if kind != "Train" else agents,
+            facts,
+            lambda ax=None: plots.learning_curve(self, ax),
+            self._columns,
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        """Seed, last evaluation or, without any, training, and where it diverged."""
+        columns: dict[str, Any] = {"seed": self.seeds}
+        for name in RENAMED:
+            rows = self.evaluation or self.metrics
+            if name in rows:
+                last = np.asarray(rows[name], float)[:, -1]
+                columns[name] = last.mean(-1) if last.ndim > 1 else last
+        return {**columns, "diverged_at": self.diverged_at}
 
     def best(self) -> Best:
         """Return the best agent: its seed, the mean return of its last evaluation.
@@ -171,7 +249,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult
     stored = manifest.load_run(folder)
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
     seeds = tuple(stored["seeds"])

@@ -283,7 +283,8 @@ class Records:
     def _last(self) -> dict[str, np.ndarray]:
         """The numbers of the last row that the next one may hold."""
         rows = [member[-1] for member in self.rows["train"] if member]
-        named = {name: [row[name] for row in rows] for name in HELD if rows}
+        held = [name for name in HELD if rows and name in rows[0]]
+        named = {name: [row[name] for row in rows] for name in held}
         return {name: np.array(values, float) for name, values in named.items()}
 
     def _log(self, kind: str, rows: list[Row]) -> None:

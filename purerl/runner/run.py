@@ -265,6 +265,8 @@ class RunLoop:
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
         if not restored:
             return [self.begun.sentence()] if self.begun else []
+        if restored[0] >= self.bound.plan.num_updates:
+            return [f"the run in {self.folder} had finished"]
         lines = [f"resuming {self.folder} after update {restored[0]:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)
@@ -462,7 +464,9 @@ class RunLoop:
         if self.folder is None:
             return (
                 f"stopped after update {update:,}; nothing was saved (no out folder), "
-                "and the agents are in the result alone"
+                "and the agents are in the result alone. To go on with one: train(key, "
+                "start=its state) of purerl.make_train(result.config). With out=, the "
+                "same call with resume='auto' goes on."
             )
         what = f"after update {update:,} and saved it"
         if update == 0:
@@ -497,7 +501,7 @@ def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, P
         try:
             from purerl.report import plots
 
-            plots.learning_curve(result, path)
+            plots.learning_curve(result).save(path)
             files[f"figures/{CURVE}"] = path
         except Exception as error:  # A picture is not worth a run.
             notify(f"the learning curve could not be drawn ({error}).")

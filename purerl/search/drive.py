@@ -3,9 +3,10 @@
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
+import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
@@ -16,6 +17,8 @@ from purerl.execution.format import format_count, quoted, say, with_noun
 from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
+from purerl.report import plots
+from purerl.report.shown import Shown, View
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
 from purerl.runner.trackers import choose
@@ -78,7 +81,8 @@ class Executor:
         self._before = request
         held = {}
         if last is not None and request.parents is not None:
-            held = {name: last.train[name][request.parents, -1] for name in HELD}
+            known = [name for name in HELD if name in last.train]
+            held = {name: last.train[name][request.parents, -1] for name in known}
         curves = Curves(self.bound.plan, cohort.size, held)
         train_until(cohort, request.until, curves, on_segment)
         keys = request.evaluation_keys
@@ -139,7 +143,8 @@ class Executor:
         return cohort
 
 
-class Finished(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Finished(Shown):
     """A search after its last step.
 
     Attributes:
@@ -152,6 +157,31 @@ class Finished(NamedTuple):
     steps: list[Step]
     states: PyTree | None
     numbers: dict[str, Any]
+
+    def view(self) -> View:
+        """Return what the search tells of itself."""
+        state = "not finished" if self.states is None else "finished"
+        done = with_noun(len(self.steps), "request")
+        scores = [score_of(step.outcome) for step in self.steps]
+        return View(
+            "an own search",
+            [f"{state}: {done}"],
+            lambda ax=None: plots.request_scores(scores, ax),
+            lambda: {
+                "request": np.repeat(np.arange(len(scores)), list(map(len, scores))),
+                "score": np.concatenate(scores) if scores else [],
+            },
+            "score",
+        )
+
+
+def score_of(outcome: Outcome) -> np.ndarray:
+    """Return scores `[N]` of a request: the search's, fresh episodes, or training's."""
+    if outcome.score is not None:
+        return outcome.score
+    if outcome.fresh is None:
+        return outcome.train["episode_return"][:, -1]
+    return np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from purerl.serialise.parts import IN_FILES as IN_FILES
 from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part
 from purerl.serialise.parts import parse_part as parse_part
+from purerl.serialise.parts import parse_terms as parse_terms
 from purerl.serialise.parts import save_loss as save_loss
 from purerl.serialise.parts import save_part as save_part
 from purerl.serialise.text import part_text as part_text

@@ -25,7 +25,7 @@ from purerl.config import (
     part_kind,
 )
 from purerl.networks import modules
-from purerl.serialise.parts import parse_part
+from purerl.serialise.parts import parse_part, parse_terms
 from purerl.serialise.text import plain
 from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 
@@ -51,6 +51,8 @@ def parse_value(field: dataclasses.Field, value: Any) -> Any:
         return value
     if value == "None" and (field.default is None or may_be_none(field)):
         return None  # as a command line writes it
+    if field.name == "extra_loss":
+        return parse_terms(value)
     if kind is not None:
         return parse_part(value, kind)
     if is_number(field) or field.type in (int, "int"):
@@ -89,6 +91,8 @@ def parse_text(name: str, value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
+    if name == "extra_loss":
+        return parse_terms(value)
     kind = part_kind(name)
     if kind is None and schedules.SCHEDULES.keys().isdisjoint([value.split("(")[0]]):
         return value
@@ -113,8 +117,8 @@ def _number(name: str, value: Any) -> Any:
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Turn the config into plain Python values, with `algorithm` naming its class.
 
-    A loss that is not registered is written with its class in angle brackets, which
-    tells it from others, and is read only where that class is registered.
+    A part that is not registered is written with the import path of its class, and is
+    read where that module has been imported.
 
     Raises:
         ConfigError: a function or a class among the values, or a network that no file

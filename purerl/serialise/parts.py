@@ -23,7 +23,8 @@ import purerl.rules  # noqa: F401
 from purerl import randomisation, registry, schedules
 from purerl.atomic import DAMAGE, write_atomic
 from purerl.config import ConfigError, as_tuples, check_known, is_part, shown
-from purerl.serialise.text import EXAMPLES, part_dict, plain
+from purerl.networks import modules
+from purerl.serialise.text import EXAMPLES, part_dict, part_dicts, plain
 from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
@@ -74,6 +75,25 @@ def parse_part(value: Any, kind: str = "") -> Any:
         ) from None
 
 
+def parse_terms(value: Any) -> Any:
+    """Read the terms of `extra_loss`: one as any loss, or several by place or name.
+
+    Raises:
+        ConfigError: see `parse_part`.
+    """
+    is_file = isinstance(value, str) and value.strip().endswith(SUFFIXES)
+    if isinstance(value, str) and not is_file:
+        parts = part_dicts(value, "loss")
+        is_one = list(parts) == [0]
+        by_place = all(isinstance(name, int) for name in parts)
+        value = parts[0] if is_one else list(parts.values()) if by_place else parts
+    if isinstance(value, list | tuple):
+        return tuple(parse_part(one, "loss") for one in value)
+    if isinstance(value, Mapping) and "type" not in value:
+        return {name: parse_part(one, "loss") for name, one in value.items()}
+    return parse_part(value, "loss")
+
+
 def _named(cls: type, values: dict[Any, Any], known: list[str]) -> dict[str, Any]:
     """Values by name, those that were given by their place too."""
     found = {n: v for n, v in values.items() if not isinstance(n, int)}
@@ -104,6 +124,8 @@ def _part_field(cls: type, field: dataclasses.Field, value: Any) -> Any:
     """A field of a part: arrays where it is a leaf, tuples where it is structure."""
     is_structure = not field.metadata.get("pytree_node", True)
     leaf_each = (schedules.Schedule, randomisation.Distribution)
+    if is_structure and modules.is_written(value):
+        return modules.parse(field.name, value)
     if is_structure or (issubclass(cls, leaf_each) and _is_list(value)):
         return as_tuples(value)  # The numbers of these are a leaf each.
     return _arrays(value)

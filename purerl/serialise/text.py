@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,8 @@ def plain(value: Any, where: str) -> Any:
         return [plain(inner, where) for inner in value]
     if isinstance(value, Mapping):
         return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+    if callable(value) and where == "metrics":
+        return _path(value, where)
     if callable(value):
         raise ConfigError(
             f"{where} is {value!r}, a function or class, which no file can hold: "
@@ -48,6 +51,17 @@ def plain(value: Any, where: str) -> Any:
     return repr(value)
 
 
+def _path(function: Any, where: str) -> str:
+    """The import path of a function."""
+    if not modules.is_importable(function):
+        raise ConfigError(
+            f"{where} is {function!r}, which no file can hold: give a function that is "
+            "defined at the top level of a module."
+        )
+    return modules.path_of(function)
+
+
+_COLON = ".__colon__."
 # How a part of a kind is written; "" stands for any.
 EXAMPLES = {
     "loss": "ClipDrift(clip_eps=0.2)",
@@ -63,12 +77,15 @@ def part_text(part: Any) -> str:
     """Write a part as the command line does; what is learned only by its name.
 
     A torso or a whole network in a config is written as `networks.modules.text` does,
-    an environment, and what is not known here, as `env_name` does.
+    an environment, and what is not known here, as `env_name` does; several terms of
+    `extra_loss` with their names, `near=Smooth(coef=0.1), far=...`.
     """
     if modules.is_module(part):
         return modules.text(part)
     if is_env(part) or modules.is_written(part):
         return environments.env_name(part)
+    if isinstance(part, Mapping):
+        return ", ".join(f"{name}={part_text(one)}" for name, one in part.items())
     if not dataclasses.is_dataclass(part):
         return str(part)
     name = registry.name_of(type(part))
@@ -88,7 +105,8 @@ def _text(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, tuple) and all(isinstance(x, int | float) for x in value):
         return str(value)
-    return part_text(value) if isinstance(value, schedules.Schedule) else None
+    is_written = isinstance(value, schedules.Schedule) or modules.is_module(value)
+    return part_text(value) if is_written else None
 
 
 def written_fields(value: Any) -> list[str]:
@@ -100,11 +118,24 @@ def written_fields(value: Any) -> list[str]:
 
 def part_dict(text: str, kind: str) -> dict[Any, Any]:
     """The dict of a part's text; what is given by its place has a number for a name."""
+    parts = part_dicts(text, kind)
+    if list(parts) != [0]:
+        raise ConfigError(f"the {kind or 'part'} must be one, got {text!r}.")
+    return parts[0]
+
+
+def part_dicts(text: str, kind: str) -> dict[Any, dict[Any, Any]]:
+    """The dicts of several parts by place or name: `A(x=1), b=mypackage.parts:B()`."""
+    # An import path is an attribute of Python, but for its colon.
+    text_of_python = re.sub(r"(?<=\w):(?=[A-Za-z_])", _COLON, text.strip())
     try:
-        found = _literal(ast.parse(text.strip(), mode="eval").body)
-        if isinstance(found, str):
-            return {"type": found}
-        assert isinstance(found, dict)
+        call = ast.parse(f"f({text_of_python})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        given: dict[Any, ast.expr] = dict(enumerate(call.args))
+        given |= {str(k.arg): k.value for k in call.keywords}
+        found = {name: _literal(node) for name, node in given.items()}
+        found = {n: {"type": x} if isinstance(x, str) else x for n, x in found.items()}
+        assert found and all(isinstance(x, dict) for x in found.values())
         return found
     except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
@@ -115,10 +146,15 @@ def part_dict(text: str, kind: str) -> dict[Any, Any]:
 
 def _literal(node: ast.expr) -> Any:
     """A value of a part's text: a literal, a name, or a part inside the part."""
-    if isinstance(node, ast.Name):
-        return node.id
+    if isinstance(node, ast.Name | ast.Attribute):
+        path = ast.unparse(node).replace(_COLON, ":")
+        assert re.fullmatch(r"[\w.:]+", path)
+        return path
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
-    assert isinstance(node.func, ast.Name)
     named = {str(k.arg): _literal(k.value) for k in node.keywords}
-    return {"type": node.func.id, **dict(enumerate(map(_literal, node.args))), **named}
+    return {
+        "type": _literal(node.func),
+        **dict(enumerate(map(_literal, node.args))),
+        **named,
+    }

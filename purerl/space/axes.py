@@ -131,6 +131,19 @@ def read_axis(name: str, axis: Any) -> Axis:
     return Choice(tuple(read_values(name, axis)))
 
 
+def check_apart(name: str, values: Sequence[Any]) -> None:
+    """Refuse environment objects that are written alike: members would be mixed up."""
+    known: dict[str, Any] = {}
+    for env in filter(is_env, values):
+        text = serialise.env_text(env)
+        if known.setdefault(text, env) is not env:
+            raise ConfigError(
+                f"the axis {name!r} has several objects that are written alike, "
+                f"{text}: nothing tells their results apart. Make them differ in an "
+                "attribute that is a number, a text or an array, or make a sweep each."
+            )
+
+
 def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     """Return an axis's values as plain Python numbers, strings, tuples, or losses.
 
@@ -151,15 +164,7 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     values = [plain(value) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
-    known: dict[str, Any] = {}
-    for env in filter(is_env, values):
-        text = serialise.env_text(env)
-        if known.setdefault(text, env) is not env:  # Members would be mixed up.
-            raise ConfigError(
-                f"the axis {name!r} has several objects that are written alike, "
-                f"{text}: nothing tells their results apart. Make them differ in an "
-                "attribute that is a number, a text or an array, or make a sweep each."
-            )
+    check_apart(name, values)
     if not may_repeat:
         distinct_labels(name, values)
     return values
@@ -259,8 +264,17 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def identities(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return what tells the values of an axis apart: equal values have equal ones."""
-    return [_key(value, name) if callable(value) else label(value) for value in values]
+    """Return what tells the values of an axis apart: equal values have equal ones.
+
+    An environment object is itself; those that are written alike a design refuses.
+    """
+
+    def identity(value: Any) -> Any:
+        if hasattr(value, "step"):
+            return id(value)
+        return _key(value, name) if callable(value) else label(value)
+
+    return list(map(identity, values))
 
 
 def variable_of(metric: str, taken: Container[str]) -> str:

@@ -19,6 +19,7 @@ from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import required
 from purerl.space.axes import (
+    check_apart,
     choice,
     identities,
     in_a_line,
@@ -130,6 +131,8 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
         name: axis if hasattr(axis, "draw") else read_axis(name, axis)
         for name, axis in axes.items()
     }
+    for name, axis in sources.items():
+        check_apart(name, getattr(axis, "values", ()))
     points = [
         {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
         for i in range(num_points)

@@ -77,9 +77,9 @@ KINDS = {
         ("evaluate", "render", "plot", "report"),
     ),
     "sweep": Kind("a sweep", _REPEAT.format("sweep"), ("plot", "report"), "sweep"),
-    "pbt": Kind("population-based training", _REPEAT.format("pbt"), ("report",)),
+    "pbt": Kind("population-based training", _REPEAT.format("pbt"), ("plot", "report")),
     "halving": Kind(
-        "a successive-halving search", _REPEAT.format("halving"), ("report",)
+        "a successive-halving search", _REPEAT.format("halving"), ("plot", "report")
     ),
     "schedules": Kind(
         "agents trained with schedules",
@@ -87,7 +87,7 @@ KINDS = {
         (),
         is_tracked=False,
     ),
-    "tune": Kind("a tuning study", _REPEAT.format("tune"), ("report",)),
+    "tune": Kind("a tuning study", _REPEAT.format("tune"), ("plot", "report")),
     "evolution": Kind(
         "an evolution",
         "{purerl} evolve --resume {folder}",

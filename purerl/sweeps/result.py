@@ -1,5 +1,6 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,15 +12,34 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
-from purerl.execution.format import say
+from purerl.execution.format import say, with_noun
+from purerl.report import plots
+from purerl.report.plots.runs import Line
+from purerl.report.plots.sweeps import sweep_lines
+from purerl.report.shown import Shown, View, stated
 from purerl.report.statistics.missing import worst_of
-from purerl.report.sweep_data import BESIDE, ENV, Scores, read_scores, several_tasks
+from purerl.report.sweep_data import (
+    BESIDE,
+    ENV,
+    Scores,
+    environments,
+    read_scores,
+    several_tasks,
+)
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.result import Best
+from purerl.runner.result import RENAMED, Best
 from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.axes import column, known_label, label, plain, variable_of
+from purerl.serialise import env_name
+from purerl.space.axes import (
+    column,
+    in_a_line,
+    known_label,
+    label,
+    plain,
+    variable_of,
+)
 from purerl.space.design import Design
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
@@ -29,14 +49,10 @@ from purerl.train import make_algorithm, make_policy
 from purerl.types import PyTree
 
 if TYPE_CHECKING:
-    import pandas as pd
     import xarray as xr
 
-# Names of arrays in chunk files -> names of variables.
-_RENAMED = {"episode_return": "return", "episode_length": "length"}
 
-
-class SweepResult:
+class SweepResult(Shown):
     """A sweep's results, labelled by its axes; arrays are read when asked for.
 
     Args:
@@ -108,7 +124,7 @@ class SweepResult:
             if kind == "train":
                 arrays[variable_of(metric, self.design.names)] = name
             elif kind == "evaluation":
-                arrays[f"evaluation_{_RENAMED.get(metric, metric)}"] = name
+                arrays[f"evaluation_{RENAMED.get(metric, metric)}"] = name
             elif kind == "diverged_at":
                 arrays[kind] = name
         return arrays
@@ -183,8 +199,8 @@ class SweepResult:
         """A metric's last values, as tables and pictures have them."""
         import xarray as xr
 
-        name = f"evaluation_{_RENAMED.get(metric, metric)}"
-        if metric not in _RENAMED or name not in self.names:
+        name = f"evaluation_{RENAMED.get(metric, metric)}"
+        if metric not in RENAMED or name not in self.names:
             name = str(self[metric].name)
         names = {name, *BESIDE} & self.names.keys()
         part = xr.Dataset({name: self[name] for name in names}, attrs=self._attrs)
@@ -312,10 +328,33 @@ class SweepResult:
 
         return make_policy(self.config_at(point), to_device(self.state(point, seed)))
 
-    def to_dataframe(self) -> "pd.DataFrame":
-        """Return a row per member: axes, seed, final scores, and where it diverged."""
-        import pandas as pd
+    def lines(self, metric: str) -> dict[str, list[Line]]:
+        """Return the best point of each environment as a line; see `Shown`."""
+        return sweep_lines(self.dataset, metric)
 
+    def view(self) -> View:
+        """Return what the sweep tells of itself."""
+        total = sum(map(len, self.ids))
+        done = f"{self.num_finished:,} of {with_noun(total, 'member')}, "
+        done += f"{with_noun(len(self.ids), 'point')} x "
+        done += with_noun(len(self.seeds), "seed")
+        facts = [stated(self.finished, done, self.out)]
+        with contextlib.suppress(ConfigError):  # None is trained, or several tasks.
+            best = self.best()
+            facts.append(f"best: {in_a_line(best.point)}; mean {best.score:,.4g}")
+        axes, env = ", ".join(self.design.names), env_name(self.config.env)
+        where = "" if ENV in self.design.names else f" in {env}"
+        return View(
+            f"{axes}{where}", facts, self._draw, self._columns, "episode_return"
+        )
+
+    def _draw(self, ax: Any = None) -> plots.Picture:
+        """Draw the best points, or that of each environment where there are several."""
+        by = ENV if len(environments(self.dataset)) > 1 else None
+        return plots.sweep_curves(self.dataset, by, ax=ax)
+
+    def _columns(self) -> dict[str, Any]:
+        """Axes, seed, final scores, and where it diverged, by member."""
         num_seeds, points = len(self.seeds), self.design.points
         columns: dict[str, Any] = {
             name: np.repeat(np.asarray(column(points, name), object), num_seeds)
@@ -325,7 +364,7 @@ class SweepResult:
         for metric in ("episode_return", "episode_length"):
             columns[metric] = self.scores(metric).values.reshape(-1)
         columns["diverged_at"] = self["diverged_at"].values.reshape(-1)
-        return pd.DataFrame(columns).infer_objects()
+        return columns
 
     def _variable(self, name: str) -> "xr.DataArray":
         """All members' rows of one array, filled up with NaN to the longest."""

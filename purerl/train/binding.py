@@ -23,13 +23,16 @@ from purerl.config import (
     TrainConfig,
     apply_overrides,
     is_part,
+    terms_of,
     validate_fields,
 )
+from purerl.hooks import with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed, check_frozen
+from purerl.losses.extra import check_terms
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
-from purerl.train.reads import check_may_move, read_by_start
+from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (
     Algorithm,
     Array,
@@ -111,6 +114,8 @@ class Bound(NamedTuple):
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
         """Make the algorithm of a config in this environment; schedules move in it.
 
+        Functions of `config.metrics` measure its updates, see `purerl.hooks`.
+
         Args:
             axis_name: Mapped axis over which the agent's environments are spread, if
                 any.
@@ -120,7 +125,11 @@ class Bound(NamedTuple):
         def make(config: TrainConfig) -> Algorithm:
             return entry.make(with_params(config, self.env), self.env, axis_name)
 
-        return follow_schedules(config, make, self.plan.num_updates)
+        made = follow_schedules(config, make, self.plan.num_updates)
+        if not config.metrics:
+            return made
+        moving = jax.eval_shape(lambda: self.moving(config, jnp.zeros(1, jnp.int32)))
+        return with_metrics(made, config.metrics, list(moving), axis_name)
 
     def moving(self, config: TrainConfig, updates: Array) -> Metrics:
         """Return the numbers of a config that move, in each of some updates.
@@ -136,13 +145,14 @@ class Bound(NamedTuple):
         )
 
 
-def bind(config: TrainConfig, on_host: bool = False) -> Bound:
+def bind(config: TrainConfig, on_host: bool = False, trains: bool = True) -> Bound:
     """Check everything that can be checked before tracing, and make the environment.
 
     Args:
         config: Config of the agent.
         on_host: Whether the environment may be one that is stepped on the host, and
             that no compiled program can hold.
+        trains: Whether updates are to be made, which own metrics measure.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
@@ -169,7 +179,36 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     if resolved.frozen:
         init = bound.algorithm(resolved).init
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
+    if terms_of(resolved) and not env.on_host:
+        _check_terms_are_read(bound)
+    if config.metrics and trains and not env.on_host:
+        check_metrics(bound)
     return bound
+
+
+def _check_terms_are_read(bound: Bound) -> None:
+    """Trace an update, in which terms are called; refuse those that none calls."""
+
+    def reported(config: TrainConfig) -> Metrics:
+        algorithm = bound.algorithm(config.replace(metrics=()))
+        state = jax.eval_shape(algorithm.init, jax.random.key(0))
+        return jax.eval_shape(algorithm.step, state)[1]
+
+    for name in reported(bound.config.replace(extra_loss=None)):
+        if name in terms_of(bound.config):
+            raise ConfigError(
+                f"extra_loss: {name} is reported already; give the term another name, "
+                f"such as extra_loss={{'my_{name}': ...}}."
+            )
+    metrics = reported(bound.config)
+    left = [name for name in terms_of(bound.config) if name not in metrics]
+    if left:
+        raise ConfigError(
+            f"extra_loss must be None in {type(bound.config).__name__}, got "
+            f"{left[0]}: nothing in its update adds terms to a loss. The learners with "
+            "networks do; an algorithm of your own that takes its gradient steps by "
+            "on_policy.fit or gradient_step does too. Leave it out."
+        )
 
 
 def _validate(config: TrainConfig, env: Environment) -> None:
@@ -179,6 +218,7 @@ def _validate(config: TrainConfig, env: Environment) -> None:
     with jax.ensure_compile_time_eval():
         entry_of(config).validate(config, env)
     check_optimisers(config)
+    check_terms(config)
 
 
 def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:
@@ -198,7 +238,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: see `bind`.
     """
-    return bind(config, on_host=True).config
+    return bind(config, on_host=True, trains=False).config
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:

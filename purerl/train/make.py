@@ -10,7 +10,7 @@ import jax
 from purerl import warm_start
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError, TrainConfig, shown
-from purerl.hooks import NO_HOOKS, OBSERVED, Hooks, check_hooks
+from purerl.hooks import OBSERVED, check_observe
 from purerl.keys import shape_of_keys
 from purerl.metrics import held
 from purerl.networks.observe import as_arrays, completed
@@ -24,7 +24,6 @@ from purerl.train.segments import make_segment
 from purerl.types import (
     Algorithm,
     Array,
-    Metrics,
     Overrides,
     PyTree,
     TrainResult,
@@ -39,7 +38,6 @@ def make_train(
     *,
     axis_name: str | None = None,
     observe: Callable[[PyTree], PyTree] | None = None,
-    metrics: Callable[[PyTree, Metrics], Metrics] | None = None,
     first_update: int | None = None,
 ) -> Train:
     """Make the whole training run as one pure function.
@@ -51,8 +49,6 @@ def make_train(
             spread; None for an agent on one device. See `purerl.data_parallel`.
         observe: Function `(state) -> pytree of arrays`, called at every evaluation;
             `TrainResult.observed` has what it returned.
-        metrics: Function `(state, metrics) -> dict of scalars`, called after every
-            update; the scalars are added to the update's metrics.
         first_update: Number of updates that the states have done that `start` gets; it
             must be told where they are traced, and is not compared with them there:
             after a wrong one, as many updates are made as it leaves of the run.
@@ -69,9 +65,10 @@ def make_train(
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     bound = bind(config)
-    hooks, plan = Hooks(observe, metrics), bound.plan
-    if hooks != NO_HOOKS:
-        check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
+    plan = bound.plan
+    if observe is not None:
+        made = bound.algorithm(bound.config)
+        check_observe(observe, made, len(plan.evaluate_after))
     warm_start.check_first_update(first_update, plan.num_updates)
 
     @in_32_bits
@@ -79,7 +76,7 @@ def make_train(
         key: Array, overrides: Overrides | None = None, start: PyTree = None
     ) -> TrainResult:
         check_key(key)
-        segment = make_segment(bound, overrides, axis_name, hooks)
+        segment = make_segment(bound, overrides, axis_name, observe)
         if start is None:
             if first_update:
                 raise ConfigError(
@@ -152,7 +149,7 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
     Raises:
         ConfigError: see `bind`.
     """
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     return algorithm_in_32_bits(bound.algorithm(bound.config))
 
 
@@ -197,7 +194,7 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
             the config, as of another algorithm, environment or size.
     """
     warm_start.check_agent(state)
-    bound = bind(config, on_host=True)
+    bound = bind(config, on_host=True, trains=False)
     algorithm = bound.algorithm(bound.config)
     check_acts(bound, algorithm, state)
     space = bound.env.observation_space(bound.env.default_params)

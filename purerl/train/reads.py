@@ -64,6 +64,15 @@ def check_may_move(run: Any, values: Overrides, asked: str) -> None:
         )
 
 
+def check_metrics(run: Any) -> None:
+    """Refuse functions of `config.metrics` that cannot measure an update, by shapes.
+
+    Raises:
+        ConfigError: saying what one returned, or that it is not there.
+    """
+    _kept(_measured, run, {})
+
+
 def nothing_reads(name: str, run: Any, where: str) -> str:
     """Return the sentence that says that nothing reads a number.
 
@@ -89,6 +98,11 @@ def _init(run: Any, values: Overrides, key: Any) -> PyTree:
 
 def _step(run: Any, values: Overrides, state: PyTree) -> PyTree:
     return run.algorithm(run.at(values)).step(state)
+
+
+def _measured(run: Any, values: Overrides) -> frozenset[str]:
+    _, metrics = jax.eval_shape(partial(_step, run), values, first_state(run, values))
+    return frozenset(metrics)
 
 
 def _start(run: Any, values: Overrides) -> frozenset[str]:

@@ -13,7 +13,7 @@ from purerl.acting.environment import bind_params, time_limit
 from purerl.acting.evaluate import evaluate as play_evaluation
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig
-from purerl.hooks import NO_HOOKS, Hooks, observations, with_metrics
+from purerl.hooks import OBSERVED
 from purerl.keys import evaluation_key
 from purerl.learning.averages import vary_like
 from purerl.learning.branches import change_if, traced_once
@@ -38,7 +38,7 @@ class SegmentProgram(NamedTuple):
             `length` updates from number `first_update` on. `length` is static;
             `first_update` may be traced but must not be batched, so that "is it time
             to evaluate?" stays one branch for a whole population. Updates past the
-            end of the run leave the state as it is. What hooks observe is an entry
+            end of the run leave the state as it is. What is observed is an entry
             `observed` of the evaluation.
     """
 
@@ -50,7 +50,7 @@ def make_segment(
     bound: Bound,
     overrides: Overrides | None = None,
     axis_name: str | None = None,
-    hooks: Hooks = NO_HOOKS,
+    observe: Callable[[PyTree], PyTree] | None = None,
 ) -> SegmentProgram:
     """Make the run of a config and its overrides, to be advanced in segments.
 
@@ -58,12 +58,12 @@ def make_segment(
         bound: Config, environment and plan.
         overrides: Values of dynamic fields by name; they may be traced.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
-        hooks: Functions that are called while the agent trains.
+        observe: Function of the state that is called at every evaluation.
     """
     config = bound.at(overrides)
     check_time_limit(bound, config)
     check_environment_stays(config)
-    algorithm = with_metrics(bound.algorithm(config, axis_name), hooks)
+    algorithm = bound.algorithm(config, axis_name)
     num_updates = bound.plan.num_updates
     is_due = np.isin(np.arange(num_updates) + 1, bound.plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
@@ -72,7 +72,7 @@ def make_segment(
     @traced_once
     def evaluate(state: PyTree) -> dict[str, Any]:
         played = evaluate_agent(bound, config, env_params, recurrence, state)
-        return played | observations(hooks, state)
+        return played if observe is None else played | {OBSERVED: observe(state)}
 
     def advance(
         state: PyTree, first_update: Any, length: int

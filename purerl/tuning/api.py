@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 from rich.table import Table
@@ -101,6 +102,13 @@ class StudyLoop:
         with study.at_work(), Interrupt(lambda: self.group.stop) as interrupt:
             self._search(study, interrupt)
             is_done = study.counts().finished >= self.options.trials
+            if interrupt.asked and not is_done:
+                is_kept = self.folder is not None or self.options.storage is not None
+                self.reporter.notify(
+                    "stopped; finished trials are kept, and the same call goes on."
+                    if is_kept
+                    else "stopped; finished trials are in the result (no out folder)"
+                )
             holdout = None
             if is_done and self.options.holdout_seeds and not interrupt.asked:
                 holdout = self._hold_out(study)
@@ -209,9 +217,9 @@ class StudyLoop:
 
     def _bar(self, batch: Batch) -> Reporter:
         """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
-        console = self.reporter.console
-        is_shown = self.reporter.enabled and console.is_terminal
-        return Reporter(max(1, batch.planned_steps), 0, console, is_shown)
+        about = self.reporter
+        steps = max(1, batch.planned_steps)
+        return Reporter(steps, 0, about.console, about.is_live, about.cell)
 
     def _report_scores(
         self, study: "Study", batch: Batch, open_trials: dict[int, Any]
@@ -240,6 +248,7 @@ class StudyLoop:
                 "state": state,
                 "seed_scores": [None if s != s else float(s) for s in score.seeds],
                 "env_steps": score.env_steps,
+                "metrics": batch.metrics(number),
             }
             study.finish(trial, score.value if state == "complete" else None, detail)
             del open_trials[number]
@@ -348,8 +357,11 @@ def tune(asked: TuneOptions) -> TuneResult:
 
 def _require_optuna() -> None:
     try:
-        import cmaes  # noqa: F401
-        import optuna  # noqa: F401
+        with catch_warnings():
+            # Of tqdm, whose bars are not used, in a notebook without ipywidgets.
+            filterwarnings("ignore", "IProgress not found")
+            import cmaes  # noqa: F401
+            import optuna  # noqa: F401
     except ImportError:
         raise ConfigError(
             "tuning needs Optuna: install it with pip install 'purerl[tune]'."

@@ -5,6 +5,7 @@ once for the whole study. All cohorts are brought to the same share of the budge
 anything is reported. When trials are stopped, only the members of the others go on.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from purerl.execution.curves import (
 from purerl.execution.format import format_bytes
 from purerl.execution.memory import worker_limit
 from purerl.execution.programs import Program, every, segment_length
+from purerl.hooks import reports
 from purerl.runner.arguments import check_seeds
 from purerl.scale.devices import (
     Worker,
@@ -264,8 +266,9 @@ class Batch:
             last = np.array([curve[-1] if curve else np.nan for curve in curves])
             row = reduce_segment(segment.metrics, {"episode_return": last})
             scores = row["episode_return"][:, None]
-        if is_own(self.options.fitness):
+        if is_own(self.options.fitness) or self.options.config.metrics:
             run.rows.add(segment)
+        if is_own(self.options.fitness):
             curves = run.rows.train, run.rows.evaluation
             scores = own_scores(self.options.fitness, *curves)[:, None]
         steps = segment.ran * plan.steps_per_update
@@ -285,6 +288,16 @@ class Batch:
         diverged = bool(self.diverged[trial].any())
         # Not the mean of those that survived: it would praise what is unstable.
         return Score(float(seeds.mean()), seeds, diverged, int(self.steps[trial]))
+
+    def metrics(self, trial: int) -> dict[str, float]:
+        """Return the last row's own metrics of a trial, means over its seeds."""
+        own, run = self.options.config.metrics, self._run_of(trial)
+        means = {
+            name: float(rows[run.trials == trial, -1].mean())
+            for name, rows in run.rows.train.items()
+            if reports(name, own)
+        }
+        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
     def reached(self, trial: int) -> int:
         """Return how many of the reports a trial has been trained far enough for.

@@ -11,6 +11,7 @@ summary.json     numbers of the study, costs of all its calls, the comparison
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import io
 import json
@@ -24,7 +25,9 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.format import say
+from purerl.execution.format import say, with_noun
+from purerl.report.plots import tuning
+from purerl.report.shown import Shown, View, columns_of, stated
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import manifest
@@ -33,7 +36,7 @@ from purerl.runner.options import FIXED
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.axes import Choice, from_dict, is_whole
+from purerl.space.axes import Choice, from_dict, in_a_line, is_whole
 from purerl.storage import folders
 from purerl.storage.files import CHECKSUM
 from purerl.storage.folders import FIELD, check_keys, differences, refuse
@@ -41,6 +44,7 @@ from purerl.tuning.options import TuneOptions
 from purerl.tuning.space import Space
 
 TABLE = "trials.csv"
+_METRIC = "metric."  # Before the name of an own metric among the columns.
 # The states of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
@@ -62,6 +66,7 @@ class Row(NamedTuple):
             been trained when it was reported.
         is_default: Whether the trial has the config's own values.
         note: More about the trial's state.
+        metrics: Own metrics of the last row by name, means over the seeds.
     """
 
     number: int
@@ -73,6 +78,7 @@ class Row(NamedTuple):
     curve: dict[int, float]
     is_default: bool
     note: str
+    metrics: dict[str, float] = {}  # noqa: RUF012  (a NamedTuple's, never changed)
 
 
 class HeldOutScores(NamedTuple):
@@ -146,7 +152,8 @@ class Holdout(NamedTuple):
         return ["", "mean", heading, "diverged"], rows
 
 
-class TuneResult(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TuneResult(Shown):
     """A study's outcome.
 
     Attributes:
@@ -168,6 +175,42 @@ class TuneResult(NamedTuple):
     finished: bool
     summary: dict[str, Any]
     out: Path | None
+
+    def view(self) -> View:
+        """Return what the study tells of itself."""
+        states = [row.state for row in self.rows]
+        counts = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
+        done = f"{with_noun(len(states), 'trial')} ({', '.join(counts)})"
+        facts = [stated(self.finished, done, self.out)]
+        if self.best_row is not None:
+            row = self.best_row
+            facts.append(
+                f"best: trial {row.number}, {in_a_line(row.params)}; "
+                f"score {row.score:,.4g}"
+            )
+        if self.holdout is not None:
+            names = ("best", "default")
+            means = (f"{n} {getattr(self.holdout, n).mean:,.4g}" for n in names)
+            facts.append(f"on fresh seeds: {', '.join(means)}")
+        axes = ", ".join(self.rows[0].params) if self.rows else "no trial yet"
+        return View(
+            axes,
+            facts,
+            lambda ax=None: tuning.history(self.rows, ax),
+            self._columns,
+            "score",
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        """Number, values of the axes, score and state of every trial."""
+        return columns_of(
+            [
+                {"trial": row.number, **row.params, "score": row.score}
+                | {"state": row.state, "env_steps": row.env_steps}
+                | {"note": "default" if row.is_default else row.note}
+                for row in self.rows
+            ]
+        )
 
     def best(self) -> Best:
         """Return the best trial: its point, its score over seeds, its config.
@@ -281,11 +324,13 @@ def csv_text(rows: Sequence[Row]) -> str:
     """
     axes = list(rows[0].params) if rows else []
     seeds = max((len(row.seed_scores) for row in rows), default=0)
+    own = list(dict.fromkeys(name for row in rows for name in row.metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
         ["number", "state", "score", *axes]
         + [f"score_{i}" for i in range(seeds)]
+        + [f"{_METRIC}{name}" for name in own]
         + ["env_steps", "default", "note", "curve", CHECKSUM]
     )
     for row in rows:
@@ -297,6 +342,7 @@ def csv_text(rows: Sequence[Row]) -> str:
                 row.score,
                 *row.params.values(),
                 *scores,
+                *(row.metrics.get(name) for name in own),
                 row.env_steps,
                 int(row.is_default),
                 row.note,
@@ -352,6 +398,7 @@ def _ended(row: Row) -> Ended:
         "kind": "trial",
         "env_steps": max(row.curve, default=0),
         "score": list(row.seed_scores),
+        **row.metrics,
         "total_env_steps": row.env_steps,
     }
     params = {**row.params, "trial": row.number, "state": row.state}
@@ -610,6 +657,11 @@ def _row(line: Mapping[str, str], space: Space) -> Row:
         curve={int(step): float(score) for step, score in curve.items()},
         is_default=line["default"] == "1",
         note=line["note"],
+        metrics={
+            name.removeprefix(_METRIC): float(text)
+            for name, text in line.items()
+            if name.startswith(_METRIC) and text
+        },
     )
 
 

@@ -388,6 +388,7 @@ def _row(trial: FrozenTrial, space: Space) -> Row:
         curve=_curve(trial),
         is_default=bool(trial.user_attrs.get(DEFAULT)),
         note=detail.get("note", ""),
+        metrics=detail.get("metrics", {}),
     )
 
 
@@ -489,8 +490,10 @@ def reason_of_damage(path: Path) -> str:
 def _storage(url: str | None) -> optuna.storages.BaseStorage:
     if url is None:
         return optuna.storages.InMemoryStorage()
-    # SQLite locks the whole file: wait for the others.
-    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    options: dict[str, Any] = {}
+    if url.startswith("sqlite") and not url.endswith(("//", ":memory:")):
+        # SQLite locks the whole file: wait for the others, and keep no connection open.
+        options = {"connect_args": {"timeout": 60}, "poolclass": sqlalchemy.NullPool}
     for attempt in range(5):
         try:
             opened = optuna.storages.RDBStorage(url, engine_kwargs=options)

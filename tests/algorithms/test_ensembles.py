@@ -13,7 +13,7 @@ from scipy import stats
 import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import ensembles, sac, td3
+from purerl.algorithms import ensembles, off_policy, sac, td3
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
@@ -386,7 +386,7 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
         stepper = agent.stepper._replace(axis_name="devices")
         spread = hooks._replace(agent=agent._replace(stepper=stepper))
         keys = jax.random.split(jax.random.key(0))
-        return sac.off_policy.draw_learning(spread, keys[0], keys[1])
+        return off_policy.draw_learning(spread, keys[0], keys[1])
 
     _, (noise, subset) = jax.vmap(draw, axis_name="devices")(jnp.arange(2))
     np.testing.assert_array_equal(subset[0], subset[1])

@@ -131,7 +131,8 @@ class Trained:
 
     def target(self):
         """Targets `[N]`; the sum of rewards in float64."""
-        agent, (params, targets, _) = self.agent, self.learner
+        agent, learner = self.agent, self.learner
+        params, targets = learner.params, learner.target_params
         steps = jax.tree.map(np.asarray, self.rows.batch)
         slow = targets["critics"]
         seen = self.after(agent.critics, slow)

@@ -204,7 +204,7 @@ def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
         assert main(["plot", str(trained), "--out", str(folder / "x.png")]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"purerl plot: out: cannot write the picture {folder}")
-        assert "Give a PNG in a folder that you may write to." in error
+        assert "Give a .pdf, .svg or .png in a folder that you" in error
 
 
 def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):

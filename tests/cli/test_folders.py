@@ -103,12 +103,11 @@ def test_a_run_cannot_begin_in_the_folder_of_a_sweep(swept):
 
 
 def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
-    for number, kind in enumerate(("pbt", "halving")):
-        folder = _folder(tmp_path / str(number), kind)
-        assert main(["plot", str(folder)]) == 2
-        error = capsys.readouterr().err
-        assert f"{folder} holds {folders.KINDS[kind].words}" in error
-        assert f"purerl.load({str(folder)!r})" in error
+    folder = _folder(tmp_path / "x", "schedules")
+    assert main(["plot", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"{folder} holds agents trained with schedules" in error
+    assert "purerl.train_schedules" in error
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,19 @@ def _final(run):
     return run.evaluation["episode_return"][:, -1].mean(-1)
 
 
+def test_every_result_is_shown_in_a_few_lines_drawn_and_tabulated(result):
+    lines = repr(result).splitlines()
+    assert 2 <= len(lines) <= 6 and len(repr(result)) < 600
+    assert lines[0].startswith(f"{type(result).__name__}: ")
+    assert "finished: " in lines[1] and lines[-1] == f"  in {result.out}"
+    figure, axes = result.plot()
+    assert set(np.ravel(np.array(axes, object))) <= set(figure.axes)
+    assert len(result.to_dataframe()) >= 2
+    html = result._repr_html_()
+    assert "<table" in html and ("<svg" in html or "<img" in html)
+    assert len(html) < 150_000
+
+
 def test_load_reads_what_the_call_returned(result):
     loaded = purerl.load(result.out)
     assert type(loaded) is type(result)

@@ -29,7 +29,8 @@ def name(request):
 @pytest.fixture(scope="module")
 def whole(name):
     """A whole run with hooks, in one program."""
-    train = purerl.make_train(small(name), observe=observe, metrics=measure)
+    config = small(name).replace(metrics=(measure,))
+    train = purerl.make_train(config, observe=observe)
     return jax.jit(train)(KEY)
 
 
@@ -44,8 +45,13 @@ def observe(state):
     return {"state": state, "learned": learned(state)}
 
 
-def measure(state, metrics):
-    return {"twice": 2 * metrics["env_steps"], "seen": state.update}
+def measure(state, batch, metrics):
+    return {
+        "twice": 2 * metrics["env_steps"],
+        "seen": state.update,
+        "steps": batch.reward.size,
+        "flags": (batch.terminated & batch.truncated).sum(),
+    }
 
 
 def after(whole, updates):
@@ -65,10 +71,11 @@ def test_hooks_see_the_states_of_the_run(whole):
         vector = learned(after(whole, update))
         np.testing.assert_array_equal(whole.observed["learned"][update - 1], vector)
     assert not np.array_equal(whole.observed["learned"][0], vector)
-    np.testing.assert_array_equal(whole.metrics["seen"], [1, 2, 3])
-    np.testing.assert_array_equal(
-        whole.metrics["twice"], 2 * whole.metrics["env_steps"]
-    )
+    np.testing.assert_array_equal(whole.metrics["measure.seen"], [1, 2, 3])
+    steps = whole.metrics["env_steps"]
+    np.testing.assert_array_equal(whole.metrics["measure.twice"], 2 * steps)
+    np.testing.assert_array_equal(whole.metrics["measure.steps"], steps[0])
+    np.testing.assert_array_equal(whole.metrics["measure.flags"], 0)
 
 
 def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
@@ -77,7 +84,8 @@ def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
     Whatever was not taken over would show in a thousandth, not in a hundred-thousandth.
     """
     config = purerl.resolve(small(name))  # A state does not say what `auto` stood for.
-    train = purerl.make_train(config, observe=observe, metrics=measure, first_update=1)
+    config = config.replace(metrics=(measure,))
+    train = purerl.make_train(config, observe=observe, first_update=1)
     rest = jax.jit(train)(KEY, start=after(whole, 1))
     assert_close(rest.state, whole.state)
     for mine, all_of_it in zip(rest[1:], whole[1:], strict=True):

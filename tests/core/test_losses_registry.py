@@ -88,14 +88,22 @@ def test_losses_inside_a_loss_come_back_too(tmp_path):
     np.testing.assert_array_equal(back.scales["outer"], loss.scales["outer"])
 
 
-def test_an_unregistered_loss_is_written_with_its_class_and_read_once_it_has_a_name():
+def test_an_unregistered_loss_is_known_by_its_import_path():
     config = purerl.PPOConfig(policy_loss=Soft(0.25))
     plain = serialise.to_dict(config)
-    assert plain["policy_loss"]["type"] == f"<{HERE}.Soft>"
-    with pytest.raises(ConfigError, match=r"was not registered.*losses\.register"):
-        serialise.from_dict(plain)
+    assert plain["policy_loss"]["type"] == f"{HERE}:Soft"
+    assert serialise.from_dict(plain) == config
+    assert serialise.parse_part(f"{HERE}:Soft(weight=0.25)", "loss") == Soft(0.25)
     losses.register("Soft", Soft)
     assert serialise.from_dict(plain) == config
+    for path, words in {
+        "lab.losses:Soft": "has not been imported.*--import lab.losses",
+        f"{HERE}:Softer": "cannot find the loss .*Softer",
+        f"{HERE}:stored": "must be a flax.struct.dataclass with __call__",
+        "os:abort": "must be a flax.struct.dataclass with __call__",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            serialise.parse_part({"type": path}, "loss")
 
 
 def stored(config):
@@ -105,10 +113,10 @@ def stored(config):
 def test_equal_fields_of_another_class_are_another_config():
     soft, hard = (purerl.PPOConfig(policy_loss=cls(0.5)) for cls in (Soft, Hard))
     manifest.check_same(stored(soft), soft, [0])
-    with pytest.raises(ConfigError, match=r"policy_loss is .*\.Soft>.* and .*\.Hard>"):
+    with pytest.raises(ConfigError, match=r"policy_loss is .*:Soft.* and .*:Hard"):
         manifest.check_same(stored(soft), hard, [0])
     losses.register("Hard", Hard)
-    with pytest.raises(ConfigError, match=r"policy_loss is .*\.Soft>.* and .*'Hard'"):
+    with pytest.raises(ConfigError, match=r"policy_loss is .*:Soft.* and .*'Hard'"):
         manifest.check_same(stored(soft), hard, [0])
 
 

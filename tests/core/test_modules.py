@@ -16,7 +16,7 @@ from purerl.cli import flags
 from purerl.cli.train import parser
 from purerl.config import ConfigError
 from purerl.networks import modules
-from purerl.space.axes import choice, from_dict, to_dict
+from purerl.space.axes import choice, from_dict, labels, to_dict
 from purerl.train import bind
 from tests import nets
 from tests.contracts.test_algorithms import small
@@ -71,7 +71,7 @@ def test_a_module_is_a_value_of_an_axis():
     axes = {"torso": choice(values)}
     again = from_dict(json.loads(json.dumps(to_dict(axes))))
     assert list(again["torso"].values) == values
-    assert axes.labels(values) == [
+    assert labels(values) == [
         "mlp",
         "tests.nets:Torso(features=4)",
         "tests.nets:Torso(features=5)",

@@ -351,19 +351,16 @@ def test_a_part_that_is_not_there_cannot_be_taken(agents):
 
 
 @pytest.mark.parametrize(
-    ("hooks", "sentence"),
+    ("observe", "sentence"),
     [
-        ({"observe": 3}, "observe must be a function, got 3"),
-        ({"observe": lambda s: s.nothing}, "observe .* failed with AttributeError"),
-        ({"observe": lambda s: float(s.update)}, "observe .* failed with Concretiz"),
-        ({"metrics": lambda s, m: s.update}, "metrics must return a dict"),
-        ({"metrics": lambda s, m: {"x": s.key[None]}}, r"'x' has shape \(1,\)"),
-        ({"metrics": lambda s, m: {"entropy": s.update}}, "'entropy' is a metric of"),
+        (3, "observe must be a function, got 3"),
+        (lambda s: s.nothing, "observe .* failed with AttributeError"),
+        (lambda s: float(s.update), "observe .* failed with Concretiz"),
     ],
 )
-def test_a_hook_that_cannot_be_compiled_is_refused(hooks, sentence):
+def test_a_hook_that_cannot_be_compiled_is_refused(observe, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
-        purerl.make_train(CONFIG, **hooks)
+        purerl.make_train(CONFIG, observe=observe)
 
 
 def test_observing_without_evaluations_is_refused():

@@ -83,11 +83,9 @@ def test_the_drift_is_the_divergence_of_the_old_from_the_new_policy(a_loss):
     np.testing.assert_allclose((jnp.exp(old) * drift).sum(), expected, rtol=1e-5)
 
 
-def test_the_value_loss_at_one_half_is_half_the_squared_error(a_loss):
-    value, target, old = jax.random.normal(jax.random.key(0), (3, 64))
-    half = a_loss["ExpectileError"](0.5)(value, target, old)
-    full = purerl.losses.SquaredError()(value, target, old)
-    np.testing.assert_allclose(half, 0.5 * full, rtol=1e-6)
+def test_the_term_keeps_neighbouring_policies_near(a_loss):
+    distance = a_loss["nearer"].metrics["near_policies"].mean(1)
+    assert np.all(np.diff(distance) < 0)
 
 
 def test_losses_are_written_and_read_by_their_names(a_loss, tmp_path):

@@ -13,13 +13,13 @@ import purerl
 from purerl.algorithms import ALGORITHMS
 from purerl.train import bind
 from tests.docs.pages import ROOT
-from tests.helpers import eventually
+from tests.helpers import assert_same_bits, eventually
 
 FOLDER = ROOT / "examples"
 NAMES = (
-    *("own_environment", "own_algorithm", "own_loss", "own_fitness", "own_search"),
-    *("own_loop", "many_seeds", "deploy", "self_tuning", "level_replay"),
-    "single_file_ppo",
+    *("own_environment", "own_algorithm", "own_loss", "own_term", "own_metric"),
+    *("own_fitness", "own_search", "own_loop", "many_seeds", "figure", "deploy"),
+    *("self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -143,6 +143,23 @@ def test_own_loss(example, capsys):
     np.testing.assert_array_equal(example.KLDrift(2.0)(at_one, at_one), 0.0)
 
 
+@of("own_term")
+def test_own_term(example, capsys):
+    swept, error = example.main(updates=4)
+    distance = np.asarray(swept["near_policies"].mean(1))
+    assert distance[-1] < 0.5 * distance[0]  # the larger the coefficient, the nearer
+    assert error[-1] < error[0]
+    assert capsys.readouterr().out.count("coefficient") == 4
+    # With a coefficient of 0 the agent is PPO's, bit for bit.
+    config = example.purerl.PPOConfig(total_timesteps=4 * 512, num_evaluations=0)
+    key = example.jax.random.key(0)
+    plain, zero = (
+        example.jax.jit(example.purerl.make_train(c))(key).state.params
+        for c in (config, config.replace(extra_loss=example.NearPolicies(0.0)))
+    )
+    assert_same_bits(plain, zero)
+
+
 KILLED = """
 from tests.docs.test_examples import load
 load("own_fitness.py").main(steps=2_048, population=2, generations=9, out={!r})
@@ -167,6 +184,31 @@ def test_own_fitness_goes_on_after_a_kill(example, tmp_path, capsys):
     whole = example.main(**size, out=tmp_path / "whole")
     for name in ("fitness", "returns", "sigma"):
         np.testing.assert_array_equal(result.history[name], whole.history[name])
+
+
+@pytest.mark.slow
+@of("own_metric")
+def test_own_metric(example, tmp_path, capsys):
+    run = example.main(steps=8_192, out=tmp_path / "run", progress=False)
+    paid, returns = run.metrics["shaped_return"], run.metrics["episode_return"]
+    np.testing.assert_allclose(paid, 0.1 * returns, rtol=1e-4)
+    assert (returns[:, -1] < -100).all()
+    read = purerl.load(tmp_path / "run").metrics
+    assert ((read["torque.mean"] > 0) & (read["torque.mean"] < 1)).all()
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+@pytest.mark.slow
+@of("figure")
+def test_figure(example, tmp_path, capsys):
+    size = {"steps": 4_096, "seeds": 2, "out": str(tmp_path), "progress": False}
+    frame = example.main(**size)
+    assert set(frame["algorithm"]) == {"PPO", "DQN"} and set(frame["seed"]) == {0, 1}
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
+    out = capsys.readouterr().out
+    assert "Figure 1. CartPole-v1: interquartile mean of the seeds" in out
+    assert "True" in out  # The config that is read is the config.
+    assert example.main(**size).equals(frame)  # Nothing is trained again.
 
 
 @of("own_search")

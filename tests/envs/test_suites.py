@@ -202,6 +202,8 @@ def test_the_goal_of_a_grid_terminates_also_on_the_last_step(suite, actions, rew
         assert float(paid) == pytest.approx(reward(limit) if limit > 4 else 0.0)
         np.testing.assert_array_equal(obs, first)  # The next episode's first one.
     assert env.render(state, params).shape[-1] == 3
+    # Their classes say nothing of themselves.
+    assert envs.describe(suite).summary.endswith("under this package's contract.")
 
 
 @pytest.mark.slow(optimised=False)

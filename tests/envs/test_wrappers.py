@@ -388,7 +388,7 @@ def test_an_environment_that_only_resets_by_itself_is_refused():
 
 @dataclasses.dataclass(unsafe_hash=True)
 class Doubled(wrappers.RewardWrapper):
-    def pay(self, reward, params):
+    def pay(self, reward, step, params):
         return 2.0 * reward
 
 

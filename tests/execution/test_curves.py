@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.execution.curves import Curves, Segment
 from purerl.metrics import held
-from purerl.report.plots.runs import run_curve
+from purerl.report.plots.runs import learning_curve
 from purerl.report.statistics import curve
 from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group
@@ -104,7 +104,7 @@ def test_every_way_to_train_holds_the_same(tmp_path):
     np.testing.assert_array_equal(run.metrics["episode_length"], -expected)
     read = purerl.load(tmp_path / "run").metrics
     np.testing.assert_array_equal(read["episode_return"], expected)
-    drawn = run_curve(run).axes[0].get_lines()[0].get_ydata()
+    drawn = learning_curve(run).axes.get_lines()[0].get_ydata()
     np.testing.assert_array_equal(drawn, expected[0, 1:])
     swept = purerl.sweep(LONG, {"gamma": [0.99]}, seeds=2, **OPTIONS)
     np.testing.assert_array_equal(swept["episode_return"].values[0], expected)

@@ -33,7 +33,7 @@ def texts(figure):
 
 
 def test_curve_of_a_value_is_the_iqm_of_its_best_setting(grid):
-    figure = plots.sweep_curves(grid, "entropy_coef")
+    figure, _ = plots.sweep_curves(grid, "entropy_coef")
     assert figure.get_figwidth() == style.PAGE_WIDTH  # not two thirds of a page
     line = figure.axes[0].lines[1]  # 0.01, whose best is 1e-3 with 256-256
     cell = grid.sel(learning_rate=1e-3, entropy_coef=0.01, hidden_sizes="256-256")
@@ -52,8 +52,8 @@ def test_diverged_members_pull_a_curve_down(grid):
     some = {"learning_rate": 2, "entropy_coef": 0, "hidden_sizes": 0}
     dead["evaluation_return"][some | {"evaluation": slice(5, None)}] = np.nan
     dead["diverged_at"][some] = 300
-    figures = [plots.sweep_curves(data, "learning_rate") for data in (alive, dead)]
-    before, after = (figure.axes[0].lines[2].get_ydata() for figure in figures)
+    found = [plots.sweep_curves(data, "learning_rate") for data in (alive, dead)]
+    before, after = (drawn.axes.lines[2].get_ydata() for drawn in found)
     np.testing.assert_array_equal(before[:5], after[:5])
     # All of them count as the worst of all lines that are drawn.
     worst = np.nanmin(dead["evaluation_return"].values.mean(-1))
@@ -81,14 +81,13 @@ def test_a_run_that_failed_is_in_the_curve_of_a_comparison():
         },
         {"environment": ["CartPole-v1"], "setting": ["a", "b"], "seed": [0, 1]},
     ).astype(float)
-    figure = comparison_figure(data)
+    figure, _ = comparison_figure(data)
     drawn = [line.get_ydata() for line in figure.axes[0].lines]
     # Worth 1, the worst of all, from its end on; without an episode it is no failure.
     np.testing.assert_allclose(drawn, [[1.5, 2.0], [7.0, 7.0]])
-    title = figure.legends[0].get_title().get_text()
-    assert title.endswith("; 1 run failed, the worst from its end on")
+    assert figure.get_label().endswith("; 1 run failed, the worst from its end on")
     whole = comparison_figure(data.fillna(4.0))
-    assert "failed" not in whole.legends[0].get_title().get_text()
+    assert "failed" not in whole.figure.get_label()
 
 
 def test_best_configurations_are_named_by_what_differs(grid):
@@ -103,13 +102,13 @@ def test_best_configurations_are_named_by_what_differs(grid):
 
 def test_heat_map_cells(grid):
     scores = read_scores(grid)
-    figure = plots.heat_map(grid)
+    figure, _ = plots.heat_map(grid)
     shown = figure.axes[0].images[0].get_array()
     np.testing.assert_allclose(shown, scores.means.reshape(5, 4, 2).mean(2).T)
     square = figure.axes[0].patches[0]
     assert (square.get_x(), square.get_y()) == (1.5, 0.5)
     assert {"1e-4", "3e-4", "0.1"} <= set(texts(figure))
-    small = plots.heat_map(grid.isel(learning_rate=[0, 1], entropy_coef=[0, 1]))
+    small, _ = plots.heat_map(grid.isel(learning_rate=[0, 1], entropy_coef=[0, 1]))
     small.canvas.draw()
     (title,) = [t for t in small.findobj(Text) if "mean over seeds" in t.get_text()]
     assert title.get_window_extent().x1 <= small.bbox.x1  # It is within the picture.
@@ -117,7 +116,7 @@ def test_heat_map_cells(grid):
 
 def test_slices_show_all_and_best(grid):
     data = grid.isel(learning_rate=[1, 2, 3])
-    figure, scores = plots.slices(data), read_scores(data)
+    (figure, _), scores = plots.slices(data), read_scores(data)
     panel = figure.axes[0]
     assert panel.get_xscale() == "log"
     assert figure.axes[1].get_xscale() == "linear"  # It has a zero.
@@ -129,7 +128,7 @@ def test_slices_show_all_and_best(grid):
 
 
 def test_dots_of_a_random_design_have_a_star_on_the_best(random):
-    figure = plots.slices(random)
+    figure, _ = plots.slices(random)
     scores = read_scores(random)
     star = figure.axes[0].lines[-1]
     best = int(scores.means.argmax())
@@ -140,7 +139,7 @@ def test_dots_of_a_random_design_have_a_star_on_the_best(random):
 
 
 def test_seeds_and_their_losses(grid):
-    figure = plots.seed_scores(grid, "learning_rate")
+    figure, _ = plots.seed_scores(grid, "learning_rate")
     lost = read_scores(grid).diverged.reshape(5, 4, 2, 6)[4]
     assert lost.any()
     assert any("lost" in text and text.startswith("0.01") for text in texts(figure))
@@ -212,13 +211,13 @@ def unfinished(grid):
 def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
     data = unfinished(grid)
     for by in (None, "learning_rate", "entropy_coef"):
-        figure = plots.sweep_curves(data, by)
+        figure, _ = plots.sweep_curves(data, by)
         assert "50 of 240 members missing" in " ".join(texts(figure))
         assert figure.axes[0].lines
         assert "1e-3" not in texts(figure)
     drawn = read_scores(data)
     assert not set(drawn.ranking()) & set(range(16, 24))
-    shown = plots.heat_map(data).axes[0].images[0].get_array()
+    shown = plots.heat_map(data).axes.images[0].get_array()
     np.testing.assert_array_equal(np.isnan(shown).all(0), np.arange(5) == 2)
     assert len(plots.slices(data).axes[0].lines[0].get_xdata()) == 4
     table = tables.best_table(data, 3)
@@ -231,7 +230,7 @@ def test_nothing_of_a_table_is_cut_on_a_narrow_terminal():
     from rich.console import Console
 
     data = synthetic.random(num_seeds=1)
-    assert "IQM over 1 seed, bands" in " ".join(texts(plots.sweep_curves(data)))
+    assert "IQM over 1 seed, bands" in plots.sweep_curves(data).figure.get_label()
     long = [f"ClipDrift(clip_eps=0.{number:02})" for number in range(40)]
     data = data.assign_coords(hidden_sizes=("point", long))
     table = tables.best_table(data, 3)
@@ -273,9 +272,9 @@ def test_pictures_choose_among_points_of_one_environment(design):
         for by in (None, "learning_rate"):
             with pytest.raises(ConfigError, match=r"result\.sel\(env='CartPole-v1'\)"):
                 draw(data, by)
-            title = " ".join(texts(draw(parts["Catch-bsuite"], by)))
+            title = " ".join(texts(draw(parts["Catch-bsuite"], by).figure))
             assert "Catch-bsuite" in title and "CartPole-v1" not in title
-        assert set(ENVS) <= set(" ".join(texts(draw(data, "env"))).split())
+        assert set(ENVS) <= set(" ".join(texts(draw(data, "env").figure)).split())
     with pytest.raises(ConfigError, match="2 environments"):
         tables.best_table(data)
     with pytest.raises(ConfigError, match="2 environments"):
@@ -287,14 +286,14 @@ def test_pictures_choose_among_points_of_one_environment(design):
 def test_a_member_that_diverged_is_the_worst_of_its_own_environment(design):
     data = tasks(design)
     assert read_scores(data).diverged.any()
-    figure = plots.sweep_curves(data, "env", metric="episode_return")
+    figure, _ = plots.sweep_curves(data, "env", metric="episode_return")
     parts = by_environment(data)
     filled = []
     for line, part in zip(figure.axes[0].lines, parts.values(), strict=True):
         filled.append(read_scores(part).filled)
         part = xr.concat([part], "env") if design == "grid" else part
         alone = plots.sweep_curves(part, "env", metric="episode_return")
-        expected = alone.axes[0].lines[0].get_ydata()
+        expected = alone.axes.lines[0].get_ydata()
         np.testing.assert_array_equal(line.get_ydata(), expected)
     np.testing.assert_array_equal(read_scores(data).filled, np.concatenate(filled))
 
@@ -303,7 +302,7 @@ def test_an_environment_without_scores_is_left_out():
     data = tasks()
     for name in ("episode_return", "evaluation_return"):
         data[name] = data[name].where(data["env"] == "CartPole-v1")
-    shown = texts(plots.sweep_curves(data, "env"))
+    shown = texts(plots.sweep_curves(data, "env").figure)
     assert "CartPole-v1" in shown and "Catch-bsuite" not in shown
     assert plots.heat_map(data).axes
 
@@ -317,7 +316,7 @@ def test_a_dataset_without_an_axis_has_no_slices(grid):
 
 def test_a_heat_map_has_one_environment_in_each_cell():
     data = tasks()
-    assert plots.heat_map(data).axes[0].images[0].get_array().shape == (5, 2)
+    assert plots.heat_map(data).axes.images[0].get_array().shape == (5, 2)
     scores = read_scores(data)._replace(names=("env", "learning_rate", "gamma"))
     with pytest.raises(ConfigError, match="2 environments"):
         sweep_plots.mean_table(scores, "gamma", "learning_rate")
@@ -344,8 +343,8 @@ def test_a_page_has_a_part_for_each_environment(design, tmp_path):
 def test_what_was_selected_is_drawn(grid):
     """A value of an axis, also of all axes, and a seed."""
     one = grid.sel(hidden_sizes="256-256")
-    line = plots.sweep_curves(one, "entropy_coef").axes[0].lines[1]
-    whole = plots.sweep_curves(grid, "entropy_coef").axes[0].lines[1]
+    line = plots.sweep_curves(one, "entropy_coef").axes.lines[1]
+    whole = plots.sweep_curves(grid, "entropy_coef").axes.lines[1]
     np.testing.assert_array_equal(line.get_ydata(), whole.get_ydata())
     np.testing.assert_array_equal(
         read_scores(one).scores, read_scores(grid).scores[1::2]
@@ -354,12 +353,12 @@ def test_what_was_selected_is_drawn(grid):
     np.testing.assert_array_equal(seed.scores, read_scores(one).scores[:, 2:3])
     point = one.isel(learning_rate=2, entropy_coef=1)
     assert read_scores(point).points == ({},)
-    assert plots.seed_scores(point).axes[0].lines
+    assert plots.seed_scores(point).axes.lines
 
 
 def test_known_points_are_connected_where_no_episode_ended():
     nan = np.nan
-    figure = plots.run_curve(
+    figure, _ = plots.learning_curve(
         synthetic.run(returns=[[1, nan, 3, nan], [nan, nan, 5, 7]])
     )
     lines = figure.axes[0].get_lines()
@@ -371,5 +370,5 @@ def test_known_points_are_connected_where_no_episode_ended():
     np.testing.assert_array_equal(lines[2].get_ydata(), [1, 4, 7])
     band = figure.axes[0].collections[0].get_paths()
     assert len(band) == 1  # in one piece
-    (line,) = plots.run_curve(synthetic.run(returns=[[nan, 2, nan, 4]])).axes[0].lines
+    (line,) = plots.learning_curve(synthetic.run(returns=[[nan, 2, nan, 4]])).axes.lines
     np.testing.assert_array_equal(line.get_xydata(), [[1000, 2], [2000, 4]])

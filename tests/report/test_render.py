@@ -299,11 +299,11 @@ def test_metrics_are_drawn_as_they_were_logged(run, tmp_path, capsys):
 def test_metrics_of_a_sweep_have_a_panel_each():
     data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0], entropy_coef=[0, 1])
     names = ["policy_loss", "evaluation_return"]
-    figure = plots.sweep_curves(data, metric=names)
+    figure, _ = plots.sweep_curves(data, metric=names)
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels == ["policy loss", "evaluation return"]
     alone = plots.sweep_curves(data)
-    for one, two in zip(alone.axes[0].lines, figure.axes[1].lines, strict=True):
+    for one, two in zip(alone.axes.lines, figure.axes[1].lines, strict=True):
         np.testing.assert_array_equal(one.get_ydata(), two.get_ydata())
     with pytest.raises(ConfigError, match=r"the sweep has no 'loss'. It has: .*policy"):
         plots.sweep_curves(data, metric=["loss"])

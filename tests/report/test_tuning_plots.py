@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -43,7 +44,7 @@ def lines(axes):
 
 
 def test_history_shows_every_trial_where_it_is(result):
-    found = lines(tuning.history(result.rows).axes[0])
+    found = lines(tuning.history(result.rows).axes)
     assert found["complete"].get_xydata().tolist() == [
         [0, 3],
         [1, 1],
@@ -58,14 +59,14 @@ def test_history_shows_every_trial_where_it_is(result):
 
 
 def test_importance_has_a_bar_per_axis_the_longest_on_top(result):
-    axes = tuning.importance(result.importance).axes[0]
+    axes = tuning.importance(result.importance).axes
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == [0.1, 0.25, 0.65]
     assert [t.get_text() for t in axes.get_yticklabels()][-1] == "gamma"
 
 
 def test_slices_mark_the_best_on_every_axis(result, space):
-    figure = tuning.slices(result.rows, space.drawn())
+    figure, _ = tuning.slices(result.rows, space.drawn())
     stars = [axes.get_lines()[0].get_xydata()[0] for axes in figure.axes[:3]]
     np.testing.assert_allclose(stars[0], [8e-4, 5.0])
     np.testing.assert_allclose(stars[1], [0.93, 5.0])
@@ -74,7 +75,7 @@ def test_slices_mark_the_best_on_every_axis(result, space):
 
 
 def test_contours_are_of_pairs_of_the_most_important_axes(result, space):
-    figure = tuning.figures(result.rows, result.importance, space.drawn())["contour"]
+    figure, _ = tuning.figures(result.rows, result.importance, space.drawn())["contour"]
     pairs = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes[:3]]
     assert pairs == [
         ("gamma", "learning_rate"),
@@ -100,6 +101,10 @@ def test_a_smooth_surface_is_the_score_where_one_trial_is(monkeypatch):
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
     assert tuning.figures(rows, result.importance, space.drawn()) == {}
+    none = dataclasses.replace(result, rows=rows, best_row=None)
+    assert "<table" in none._repr_html_() and "<svg" not in none._repr_html_()
+    with pytest.raises(purerl.ConfigError, match="no trial of the study is complete"):
+        none.plot()
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
     assert any("mean of 3" in line for line in lines)
     page = folder_page(some_lost.out, tmp_path / "page.html").read_text()
     assert f"{words[0].upper()}{words[1:]}. " in page and "(1 of 4 lost)" in page
-    axes = plots.run_curve(some_lost).axes[0]
+    axes = plots.learning_curve(some_lost).axes
     assert f"{words}; the mean" in axes.get_title(loc="left")
     curve = [line for line in axes.get_lines() if line.get_label() == "training"]
     returns = some_lost.metrics["episode_return"]
@@ -293,7 +293,7 @@ def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, ca
     with pytest.raises(ConfigError, match=r"all agents .* 0 to 1 diverged, .*\. "):
         run.best()
     assert summary(run)["evaluation_mean"] is None
-    assert plots.run_curve(run).axes and tables.run_table(run).row_count == 2
+    assert plots.learning_curve(run).axes and tables.run_table(run).row_count == 2
     video = ("--out", str(tmp_path / "video.gif"), "--max-steps", "2")
     for main, arguments, who in (
         (

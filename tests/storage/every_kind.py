@@ -72,8 +72,8 @@ WRITE: dict[str, Callable[[Path], Any]] = {
 def contents(kind: str, result: Any) -> Any:
     """All that a result holds but times, as nested plain values."""
     if kind == "run":
-        kept = result._replace(compile_seconds=0, train_seconds=0, train_steps=0)
-        return _plain(kept._replace(out=None)._asdict())
+        own = dict(vars(result), compile_seconds=0, train_seconds=0, train_steps=0)
+        return _plain({**own, "out": None})
     if kind == "sweep":
         return _plain({name: result[name].values for name in sorted(result.names)})
     if kind in ("pbt", "halving"):

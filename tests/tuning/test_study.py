@@ -16,7 +16,7 @@ from purerl.tuning import study as studies
 from purerl.tuning.options import SAMPLERS, TuneOptions
 from purerl.tuning.result import differing
 from purerl.tuning.space import Space
-from purerl.tuning.study import SPEC, open_study, quiet, sqlite_url
+from purerl.tuning.study import SPEC, _storage, open_study, quiet, sqlite_url
 from tests.helpers import slow_but
 
 AXES = {
@@ -265,7 +265,7 @@ def test_another_study_is_refused_with_the_difference(url):
 
 
 def test_a_maker_that_was_killed_before_describing_its_study(url, monkeypatch):
-    optuna.create_study(storage=url, study_name="test", direction="maximize")
+    optuna.create_study(storage=_storage(url), study_name="test", direction="maximize")
     monkeypatch.setattr("purerl.tuning.study.START_SECONDS", 0.0)
     study = opened(url)
     assert study.rows() == [] and len(study.trials()) == 1  # the default waits

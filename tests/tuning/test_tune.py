@@ -1,5 +1,6 @@
 """Whole studies of a chain: known scores, work that falls, kills, two workers."""
 
+import contextlib
 import csv
 import json
 import os
@@ -319,7 +320,8 @@ def start_worker(out, trials):
 def states(out):
     """Of the trials, read beside the workers."""
     try:
-        with sqlite3.connect(f"file:{out}/study.db?mode=ro", uri=True) as database:
+        database = sqlite3.connect(f"file:{out}/study.db?mode=ro", uri=True)
+        with contextlib.closing(database):
             return [row[0] for row in database.execute("select state from trials")]
     except sqlite3.OperationalError:
         return []

@@ -69,7 +69,7 @@ from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import after
 from purerl.learning.branches import change_if, change_where
-from purerl.metrics import averages
+from purerl.metrics import BATCH, averages
 from purerl.networks import observe
 from purerl.networks.distributions import make_head
 from purerl.networks.observe import obs_shape, to_features
@@ -411,6 +411,9 @@ def learn(
         **rollout.episode_metrics(episodes, axis),
         **losses,
     }
+    if config.metrics:
+        shown: Any = transitions
+        metrics[BATCH] = shown
     new = state._replace(
         **learner._asdict(),
         buffer=ring.by_env(buffer, num_envs),

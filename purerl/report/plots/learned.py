@@ -13,10 +13,10 @@ from purerl.losses import ClipDrift, DPODrift, SquaredError
 from purerl.optimisers import LearnedOptimiser
 from purerl.optimisers.learned import DECAYS
 from purerl.report.plots import style
+from purerl.report.plots.style import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 POINTS = 201
 ERROR = 10.0  # The largest error at which a value loss is drawn.
@@ -26,7 +26,7 @@ LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
 LIMIT = 1.5  # The largest step of Adam drawn, in units of the step size.
 
 
-def loss_figure(loss: Any) -> "Figure":
+def loss_figure(loss: Any) -> Picture:
     """Draw a loss of either kind; one that moves as it is half-way through a run.
 
     Raises:
@@ -43,7 +43,7 @@ def loss_figure(loss: Any) -> "Figure":
     raise ConfigError(f"{loss!r} is no loss of 2 (drift) or 3 (value) arrays [N].")
 
 
-def value_loss_figure(loss: Any) -> "Figure":
+def value_loss_figure(loss: Any, ax: Any = None) -> Picture:
     """Draw a value loss and its slope over the error, beside the squared error.
 
     A constant in a loss does not matter, so both are drawn from their value at zero
@@ -53,13 +53,13 @@ def value_loss_figure(loss: Any) -> "Figure":
     Args:
         loss: The value loss, `loss(value, target, old_value)`, of which the target is 0
             here.
+        ax: Two axes to draw into: of the loss and of its slope.
     """
     errors = jnp.linspace(-ERROR, ERROR, POINTS)
     value, slope = curve(loss, errors)
     other, other_slope = curve(SquaredError(), errors)
     scale = np.abs(slope).mean() / np.abs(other_slope).mean()
-    figure = style.new_figure(9.0, 3.8)
-    left, right = figure.subplots(1, 2)
+    left, right = style.panel_grid(2, ax, width=4.5, height=3.8, head=0)
     names = ("learned", "squared error, scaled")
     for axes, curves in (
         (left, (value, scale * other)),
@@ -71,10 +71,10 @@ def value_loss_figure(loss: Any) -> "Figure":
             axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
         _cross(axes, across=axes is right)
         axes.set_xlim(-ERROR, ERROR)
-    left.legend(frameon=False, fontsize=9)
+    left.legend(frameon=False, fontsize="small")
     style.finish(left, "Value loss", "value - target", "loss, from zero error")
     style.finish(right, "Its gradient", "value - target", "d loss / d value")
-    return figure
+    return style.picture([left, right], "", ax)
 
 
 def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.n
     return np.asarray(value), np.asarray(slope)
 
 
-def drift_figure(drift: Any) -> "Figure":
+def drift_figure(drift: Any) -> Picture:
     """Draw a drift over ratio and advantage, and what is left of the objective.
 
     Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
@@ -124,7 +124,8 @@ def drift_figure(drift: Any) -> "Figure":
         axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
         style.finish(axes, f"Drift: {name}", "ratio", "advantage")
         axes.grid(visible=False)
-    style.colour_bar(figure, image, tops, "", extend="max", pad=0.01)
+    style.colour_bar(image, tops, "", extend="max", pad=0.01)
+    below = []
     for index, advantage in enumerate(ADVANTAGES):
         axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
         for (name, shown), colour, dash in zip(
@@ -137,8 +138,9 @@ def drift_figure(drift: Any) -> "Figure":
         style.finish(axes, f"A = {advantage:+g}", "ratio")
         if index == 0:
             axes.set_ylabel("slope of the objective")
-            axes.legend(frameon=False, fontsize=8)
-    return figure
+            axes.legend(frameon=False, fontsize="small")
+        below.append(axes)
+    return style.picture([*tops, *below])
 
 
 def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
@@ -178,7 +180,7 @@ def _cross(axes: "Axes", x: float = 0.0, *, across: bool = True) -> None:
         axes.axhline(0.0, **look)
 
 
-def optimiser_figure(optimiser: Any) -> "Figure":
+def optimiser_figure(optimiser: Any, ax: Any = None) -> Picture:
     """Draw a learned optimiser's step over Adam's, at three moments of a run.
 
     It is drawn for a gradient that has been the same for long, so that all momenta
@@ -186,6 +188,7 @@ def optimiser_figure(optimiser: Any) -> "Figure":
 
     Args:
         optimiser: The optimiser, a `LearnedOptimiser`.
+        ax: Three axes to draw into, one for each moment.
 
     Raises:
         ConfigError: it is of another kind, which has nothing to draw.
@@ -195,8 +198,7 @@ def optimiser_figure(optimiser: Any) -> "Figure":
             f"{type(optimiser).__name__} is no LearnedOptimiser, whose step is drawn."
         )
     adam = np.linspace(-LIMIT, LIMIT, POINTS, dtype=np.float32)
-    figure = style.new_figure(height=3.6)
-    panels = figure.subplots(1, len(SHARES), sharey=True)
+    panels = style.panel_grid(len(SHARES), ax, height=3.6, head=0, sharey=True)
     for axes, (share, words) in zip(panels, SHARES.items(), strict=True):
         for (depth, name), colour in zip(LAYERS.items(), style.COLOURS, strict=False):
             step = step_of(optimiser, adam, share, depth)
@@ -205,8 +207,8 @@ def optimiser_figure(optimiser: Any) -> "Figure":
         _cross(axes)
         style.finish(axes, words, "Adam's step / step size")
     panels[0].set_ylabel("step / step size")
-    panels[0].legend(frameon=False, fontsize=8, loc="upper left")
-    return figure
+    panels[0].legend(frameon=False, fontsize="small", loc="upper left")
+    return style.picture(panels, "", ax)
 
 
 def step_of(

@@ -1,7 +1,6 @@
 """Curves along training: of runs, of compared settings, of evolutions."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,12 +10,14 @@ from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
+from purerl.report.plots.style import Picture
 from purerl.report.statistics import mean_interval
+from purerl.report.statistics.missing import lowest_of
+from purerl.report.sweep_data import FEW, RETURNS, SCORE
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_THIN = 64  # Agents of a run that have a thin line each.
 DASHES = ("-", "--", "-.", ":")
@@ -39,55 +40,64 @@ class Series(NamedTuple):
     is_evaluation: bool
 
 
-def learning_curve(result: Run, path: str | Path) -> None:
-    """Draw training and evaluation returns over environment steps into a file.
+class Line(NamedTuple):
+    """Runs of one setting in one environment, drawn as one line with a band.
+
+    Attributes:
+        name: Name of the setting.
+        steps: Environment steps, `[T]`; NaN after the last point.
+        values: Values of the runs, `[S, T]`; NaN where nothing is known.
+        is_lost: Whether each run failed, `[S]`: from its end on it counts as the worst.
+    """
+
+    name: str
+    steps: np.ndarray
+    values: np.ndarray
+    is_lost: np.ndarray
+
+
+def learning_curve(result: Run, ax: "Axes | None" = None) -> Picture:
+    """Draw training and evaluation returns over environment steps.
 
     Every seed is a thin line; the mean is thick, with a band of its 95% interval; of
     fewer than ten seeds, of their range, as the title says. The line of an agent that
     diverged ends there, with a cross, and is in no mean.
 
-    Raises:
-        OSError: the folder cannot be written to.
-        ValueError: a name without a known suffix.
+    Args:
+        result: The run.
+        ax: Axes to draw into.
     """
-    style.save(run_curve(result), path)
-
-
-def run_curve(result: Run) -> "Figure":
-    """Draw the figure that `learning_curve` writes."""
     names = {"episode_return": "training"}
     if result.evaluation:
         names["evaluation_return"] = "deterministic evaluation"
-    figure = style.new_figure()
-    axes = figure.subplots()
+    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
     title = _draw_series(axes, result, names)
-    axes.legend(frameon=False, loc="best")
-    style.finish(axes, title, "environment steps per agent", "episode return")
-    return figure
+    axes.legend(frameon=False, loc="best", fontsize="small")
+    style.finish(axes, "", "environment steps per agent", "episode return")
+    return style.picture([axes], title, ax)
 
 
-def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
-    """Draw metrics over environment steps, a panel for each, as `run_curve` draws.
+def metric_curves(result: Run, names: Sequence[str], ax: Any = None) -> Picture:
+    """Draw metrics over environment steps, a panel for each, as `learning_curve` draws.
 
     Args:
         result: The run.
         names: Names of metrics, of `metric_series`.
+        ax: Axes to draw into, one for each name.
 
     Raises:
         ConfigError: no such metric, with those there are, or one without a value.
     """
-    figure = style.new_figure(height=3.2 * len(names) + 0.8)
-    panels = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
-    series = metric_series(result)
+    size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.2, "head": 0.8}
+    panels = style.panel_grid(len(names), ax, sharex=True, **size)
+    series, title = metric_series(result), ""
     for axes, name in zip(panels, names, strict=True):
         if name in series and not np.isfinite(series[name].values).any():
             raise ConfigError(f"metric: {name} has no value in this run yet.")
         title = _draw_series(axes, result, {name: name})
-        style.finish(
-            axes, title if axes is panels[0] else "", "", name.replace("_", " ")
-        )
+        style.finish(axes, y=name.replace("_", " "))
     style.finish(panels[-1], x="environment steps per agent")
-    return figure
+    return style.picture(panels, title, ax)
 
 
 def _draw_series(axes: "Axes", result: Run, names: Mapping[str, str]) -> str:
@@ -95,11 +105,32 @@ def _draw_series(axes: "Axes", result: Run, names: Mapping[str, str]) -> str:
     series, words = metric_series(result), []
     for name, label in names.items():
         if name not in series:
-            known = ", ".join(series)
-            raise ConfigError(f"metric: the run has no {name!r}. It has: {known}.")
+            raise _unknown(name, series)
         words.append(_draw(axes, series[name], result.diverged_at >= 0, label))
     style.step_axis(axes)
     return _title(result, words[0])
+
+
+def run_lines(result: Run, metric: str) -> dict[str, list[Line]]:
+    """Return the agents of a run as a line of its environment.
+
+    Raises:
+        ConfigError: no such metric among those of `metric_series`.
+    """
+    series = metric_series(result)
+    if metric not in series:
+        raise _unknown(metric, series)
+    steps, values, _ = series[metric]
+    return {env_of(result): [Line("", steps, values, result.diverged_at >= 0)]}
+
+
+def _unknown(name: str, series: Mapping[str, Series]) -> ConfigError:
+    return ConfigError(f"metric: the run has no {name!r}. It has: {', '.join(series)}.")
+
+
+def env_of(result: Run) -> str:
+    """Return the name of a run's environment."""
+    return serialise.env_name(result.config.env)
 
 
 def metric_series(result: Run) -> dict[str, Series]:
@@ -138,10 +169,9 @@ def _until_diverged(
 
 
 def _title(result: Run, words: str) -> str:
-    name = serialise.env_name(result.config.env)
     num = len(result.seeds)
     agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
-    title = f"{name}: {agents}"
+    title = f"{env_of(result)}: {agents}"
     if not result.divergence:
         return title
     is_other = (result.diverged_at < 0).any()
@@ -184,7 +214,7 @@ def _known(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return steps[is_known], values[is_known]
 
 
-def comparison_figure(dataset: "xr.Dataset") -> "Figure":
+def comparison_figure(dataset: "xr.Dataset", ax: Any = None) -> Picture:
     """Draw the mean return along training, a line per setting.
 
     Bands are 95% intervals; of fewer than ten seeds, their range. From its end on a run
@@ -194,55 +224,169 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
         dataset: Dataset of a `Comparison`: `curve` by environment, setting, seed and
             piece, `env_steps` by environment, setting and piece, at its end; both NaN
             after the last piece.
+        ax: Axes to draw into, one for each environment.
     """
+    return curves_figure(comparison_lines(dataset), "mean", ax=ax)
+
+
+def comparison_lines(dataset: "xr.Dataset") -> dict[str, list[Line]]:
+    """Return the settings of a comparison as lines, by environment."""
     names, settings = (dataset[k].values.tolist() for k in ("environment", "setting"))
-    figure, panels = style.panel_grid(
-        len(names),
+    of_runs = ("environment", "setting", "seed")
+    scores = [x.values for x in dataset.data_vars.values() if x.dims == of_runs]
+    # A run that failed has no score by some measure, `[E, N, S]`.
+    failed = np.any(np.isnan(scores), axis=0)
+    steps, curves = dataset["env_steps"].values, dataset["curve"].values
+    columns = zip(steps, curves, failed, strict=True)
+    return {
+        name: [Line(*line) for line in zip(settings, *of_env, strict=True)]
+        for name, of_env in zip(names, columns, strict=True)
+    }
+
+
+def curves(
+    results: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    statistic: str = "iqm",
+    *,
+    metric: str | None = None,
+    ax: Any = None,
+) -> Picture:
+    """Draw several results into one picture, a panel per environment, with intervals.
+
+    Args:
+        results: Runs, sweeps (of which the best point is drawn) and comparisons, by
+            their names in the legend; or pairs of name and result, where a name stands
+            for one result of each environment.
+        statistic: Name of the statistic, iqm or mean.
+        metric: Name of a metric of runs and sweeps; if not given, the evaluations
+            where all have them, else returns in training.
+        ax: Axes to draw into, one for each environment.
+
+    Raises:
+        ConfigError: two curves of one name in one environment, or a result without
+            curves of returns.
+    """
+    pairs = list(results.items() if isinstance(results, Mapping) else results)
+    metric = metric or _common_metric([result for _, result in pairs])
+    lines = dict[str, list[Line]]()
+    for name, result in pairs:
+        for env, own in result.lines(metric).items():
+            drawn = lines.setdefault(env, [])
+            for line in own:
+                words = ": ".join(filter(None, (name, line.name)))
+                if words in (known.name for known in drawn):
+                    raise ConfigError(
+                        f"two curves of {env} are called {words!r}: give them other "
+                        "names, NAME=FOLDER on the command line."
+                    )
+                # Of other metrics than returns nobody knows what is the worst.
+                is_lost = line.is_lost & (metric in RETURNS)
+                drawn.append(line._replace(name=words, is_lost=is_lost))
+    return curves_figure(lines, statistic, y=metric.replace("_", " "), ax=ax)
+
+
+def _common_metric(results: Sequence[Any]) -> str:
+    """The evaluations where all have enough of them, else the returns in training."""
+    for result in results:
+        try:
+            found = result.lines(SCORE).values()
+        except ConfigError:
+            return "episode_return"
+        if any(len(line.steps) < FEW for own in found for line in own):
+            return "episode_return"
+    return SCORE
+
+
+def curves_figure(
+    lines: Mapping[str, Sequence[Line]],
+    statistic: str = "iqm",
+    *,
+    y: str = "return",
+    ax: Any = None,
+) -> Picture:
+    """Draw a statistic of runs along training, a panel per environment.
+
+    Bands are 95% intervals; of fewer than ten seeds, their range. From its end on a run
+    that failed counts as the worst return that is drawn in its environment. A setting
+    has the same colour in all panels.
+
+    Args:
+        lines: Lines by environment, such as `result.lines("episode_return")`.
+        statistic: Name of the statistic, iqm or mean.
+        y: What the values are.
+        ax: Axes to draw into, one for each environment.
+    """
+    panels = style.panel_grid(
+        len(lines),
+        ax,
         columns=2,  # In three a page's width leaves no readable text.
         width=style.PAGE_WIDTH / 2,
         height=3.4,
         head=0.8,
         least=6.0,
     )
-    # Many bands over one another hide the lines.
-    opacity = 0.15 if len(settings) <= 4 else 0.08
-    of_runs = ("environment", "setting", "seed")
-    scores = [x.values for x in dataset.data_vars.values() if x.dims == of_runs]
-    # A run that failed has no score by some measure, `[E, N, S]`.
-    failed, words = np.any(np.isnan(scores), axis=0), set()
-    for place, (axes, name) in enumerate(zip(panels, names, strict=True)):
-        curves = dataset["curve"].values[place]
-        worst = np.nanmin(curves, initial=np.inf)
-        for number, setting in enumerate(settings):
-            steps = dataset["env_steps"].values[place, number]
-            is_piece = np.isfinite(steps)
-            values = curves[number][:, is_piece]
-            has_ended = failed[place, number][:, None] & ~is_followed(values)
-            values = np.where(has_ended & np.isfinite(worst), worst, values)
-            found = statistics.curve(values, "mean")
-            words.add(found.words)
-            style.draw_band(
-                axes,
-                steps[is_piece],
-                found,
-                style.colour_of(number),
-                DASHES[number // len(style.COLOURS) % len(DASHES)],
-                opacity=opacity,
-                label=setting,
-                linewidth=1.6,
-                marker=style.marker_of(number),
-                markersize=5,
-                marks=8,
-                first=number % 8,  # So that the marks of settings do not meet.
-            )
+    names = list(dict.fromkeys(line.name for own in lines.values() for line in own))
+    words, lost = dict[str, None](), 0
+    for axes, (env, own) in zip(panels, lines.items(), strict=True):
+        worst = np.fmin.reduce([lowest_of(line.values) for line in own])
+        places = [names.index(line.name) for line in own]
+        found = draw_lines(axes, own, statistic, [worst] * len(own), places)
+        words |= dict.fromkeys(found)
+        lost += int(sum(line.is_lost.sum() for line in own))
         style.step_axis(axes)
-        style.finish(axes, name, "environment steps", "return")
-    title = f"mean of the seeds, and in the band {' or '.join(sorted(words))}"
-    if failed.any():
-        runs = with_noun(int(failed.sum()), "run")
-        title += f"; {runs} failed, the worst from its end on"
-    style.legend_below(figure, panels[0], 4, fontsize=10, title=title, title_fontsize=9)
-    return figure
+        style.finish(axes, env if len(lines) > 1 else "", "environment steps", y)
+    if len(names) > 1:
+        style.legend_below(panels[0].figure, panels, 4, ax=ax)
+    what = {"iqm": "interquartile mean", "mean": "mean"}[statistic]
+    env = f"{next(iter(lines))}: " if len(lines) == 1 else ""
+    title = f"{env}{what} of the seeds, and in the band {' or '.join(words)}"
+    if lost:
+        title += f"; {with_noun(lost, 'run')} failed, the worst from its end on"
+    return style.picture(panels, title, ax)
+
+
+def draw_lines(
+    axes: "Axes",
+    lines: Sequence[Line],
+    statistic: str,
+    floors: Sequence[float],
+    places: Sequence[int],
+) -> list[str]:
+    """Draw lines with their bands; return in words what the bands are.
+
+    Args:
+        axes: The panel.
+        lines: The lines.
+        statistic: Name of the statistic, iqm or mean.
+        floors: What each line's runs that failed are worth after their end; NaN if
+            nothing, which leaves them out.
+        places: Number of each line's colour, marker and dash.
+    """
+    # Many bands over one another hide the lines.
+    opacity, words = 0.16 if len(lines) <= 4 else 0.08, []
+    for line, floor, number in zip(lines, floors, places, strict=True):
+        is_over = line.is_lost[:, None] & ~is_followed(line.values)
+        is_point = np.isfinite(line.steps)
+        values = np.where(is_over, floor, line.values)[:, is_point]
+        if not np.isfinite(values).any():
+            continue
+        found = statistics.curve(values, statistic)
+        words.append(found.words)
+        style.draw_band(
+            axes,
+            line.steps[is_point],
+            found,
+            style.colour_of(number),
+            DASHES[number // len(style.COLOURS) % len(DASHES)],
+            opacity=opacity,
+            label=line.name,
+            linewidth=1.6,
+            marker=style.marker_of(number),
+            markersize=4.5,
+            marks=8,
+            first=number % 8,  # So that the marks of settings do not meet.
+        )
+    return words
 
 
 def is_followed(values: np.ndarray) -> np.ndarray:
@@ -255,17 +399,19 @@ def is_followed(values: np.ndarray) -> np.ndarray:
 
 
 def evolution_curve(
-    history: Mapping[str, np.ndarray], settings: Mapping[str, Any]
-) -> "Figure":
+    history: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any],
+    ax: "Axes | None" = None,
+) -> Picture:
     """Draw best and mean fitness over generations, their deviation, and failures.
 
     Args:
         history: History of an `EvolutionResult`, finished or not.
         settings: Settings of the evolution: what is evolved, by what, and how many
             agents.
+        ax: Axes to draw into.
     """
-    figure = style.new_figure(height=4.2)
-    axes = figure.subplots()
+    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.2, head=0)
     mean, std = history["mean"], history["std"]
     generations = np.arange(1, len(mean) + 1)
     is_short = len(generations) <= 30
@@ -294,18 +440,18 @@ def evolution_curve(
         words = f"members failed ({int(failed.sum()):,} in all)"
         look = {"marker": "x", "s": 14, "color": style.INK, "label": words}
         axes.scatter(where, np.full(len(where), low), **look)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize="small")
     axes.locator_params(axis="x", integer=True)
     kind = settings["fitness"]
     kind = kind if ":" in kind else kind.replace("_", " ")
     count = f"{settings['population']} x {settings['rollouts']} agents a generation"
     evolved = ", ".join(settings["evolve"])
     title = f"{evolved} by {settings['strategy']['name']}, {count}"
-    style.finish(axes, title, "generation", f"fitness: {kind}")
-    return figure
+    style.finish(axes, "", "generation", f"fitness: {kind}")
+    return style.picture([axes], title, ax)
 
 
-def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
+def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> Picture:
     """Draw the mean return of members, a panel for each environment.
 
     Args:
@@ -313,11 +459,10 @@ def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
         names: Names of the environments.
     """
     generations = np.arange(1, len(returns) + 1)
-    figure = style.new_figure(min(12.0, 1.0 + 3.6 * len(names)), 3.2)
-    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    panels = style.panel_grid(len(names), height=3.2, head=0)
     for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
         colour = style.colour_of(number)
         axes.plot(generations, returns[:, number], color=colour, linewidth=1.6)
         axes.locator_params(axis="x", integer=True)
         style.finish(axes, name, "generation", "return" if number == 0 else "")
-    return figure
+    return style.picture(panels)

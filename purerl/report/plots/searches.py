@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.report.plots import style
+from purerl.report.plots.style import Picture
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FAINT: dict[str, Any] = {"color": style.COLOURS[0], "alpha": style.FAINT, "lw": 1}
 
 
 def population_scores(
-    dataset: "xr.Dataset", lineages: Mapping[int, np.ndarray]
-) -> "Figure":
+    dataset: "xr.Dataset", lineages: Mapping[int, np.ndarray], ax: Any = None
+) -> Picture:
     """Draw every member's score after every round, a panel per search.
 
     Args:
         dataset: Dataset of a `PBTResult`.
         lineages: Members `[R]` whose training led to a search's best member, by the
             seed of the search; they are drawn bold.
+        ax: Axes to draw into, one for each search.
     """
     seeds = dataset["seed"].values.tolist()
-    figure, panels = _panels(len(seeds))
+    panels = _panels(len(seeds), ax)
     updates = dataset["updates"].values
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
@@ -36,12 +37,12 @@ def population_scores(
             best = scores[np.arange(len(line)), line]
             axes.plot(updates, best, color=style.COLOURS[1], lw=1.8, marker="o", ms=3)
         style.finish(axes, f"seed {seed}", "updates", "score")
-    return figure
+    return style.picture(panels)
 
 
 def population_values(
     dataset: "xr.Dataset", names: Sequence[str], lineages: Mapping[int, np.ndarray]
-) -> "Figure":
+) -> Picture:
     """Draw every member's hyperparameters round by round, a panel per axis.
 
     Args:
@@ -50,7 +51,7 @@ def population_values(
         lineages: Lineages as in `population_scores`; the schedules that they found are
             bold.
     """
-    figure, panels = _panels(len(names), share=False)
+    panels = _panels(len(names), share=False)
     ends = dataset["updates"].values
     # A value is kept from a round's start to its end.
     x = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).ravel()
@@ -67,17 +68,18 @@ def population_values(
                 colour = style.COLOURS[1 + place % (len(style.COLOURS) - 1)]
                 axes.plot(x, mine[np.arange(len(line)), line], color=colour, lw=1.8)
         style.finish(axes, name, "updates")
-    return figure
+    return style.picture(panels)
 
 
-def halving_scores(dataset: "xr.Dataset") -> "Figure":
+def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
     """Draw the scores of the members that reached each rung, a panel per search.
 
     Args:
         dataset: Dataset of a `HalvingResult`.
+        ax: Axes to draw into, one for each search.
     """
     seeds = dataset["seed"].values.tolist()
-    figure, panels = _panels(len(seeds))
+    panels = _panels(len(seeds), ax)
     updates, brackets = dataset["updates"].values, dataset["bracket"].values
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
@@ -87,23 +89,20 @@ def halving_scores(dataset: "xr.Dataset") -> "Figure":
             lines = axes.plot(updates, mine.T, marker="o", markersize=3.5, **look)
             lines[0].set_label(f"bracket {bracket}")
         if axes is panels[0]:
-            axes.legend(frameon=False, fontsize=9)
+            axes.legend(frameon=False, fontsize="small")
         style.finish(axes, f"seed {seed}", "updates", "score")
-    return figure
+    return style.picture(panels)
 
 
-def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> "Figure":
+def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> Picture:
     """Draw the last known score over every axis; larger dots were trained longer.
 
     Args:
         dataset: Dataset of a `HalvingResult`.
         names: Names of the axes.
     """
-    figure, panels = _panels(len(names))
-    scores = dataset["score"].values
-    known = np.isfinite(scores)
-    last = np.where(known.any(-1), known.shape[-1] - 1 - known[..., ::-1].argmax(-1), 0)
-    score = np.take_along_axis(scores, last[..., None], -1)[..., 0]
+    panels = _panels(len(names))
+    score = last_known(dataset["score"].values)
     trained = dataset["trained_updates"].values
     sizes = 12 + 60 * trained / max(1, trained.max())
     for name, axes in zip(names, panels, strict=True):
@@ -113,16 +112,25 @@ def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> "Figure":
         look = {"s": sizes.ravel(), "alpha": 0.6, "color": style.COLOURS[0]}
         axes.scatter(axis.places(values), score.ravel(), **look)
         style.finish(axes, "", name, "score at the last rung")
-    return figure
+    return style.picture(panels)
 
 
-def request_scores(scores: Sequence[np.ndarray]) -> "Figure":
+def last_known(scores: np.ndarray) -> np.ndarray:
+    """Return the last number along the last axis that is known, NaN where none is."""
+    if not scores.shape[-1]:
+        return np.full(scores.shape[:-1], np.nan)
+    last = np.isfinite(scores)[..., ::-1].argmax(-1)  # 0, which is NaN, where none is.
+    return np.take_along_axis(scores[..., ::-1], last[..., None], -1)[..., 0]
+
+
+def request_scores(scores: Sequence[np.ndarray], ax: "Axes | None" = None) -> Picture:
     """Draw the scores of every request's members, and the best so far.
 
     Args:
         scores: Scores `[N]` of the members of each request; NaN where unknown.
+        ax: Axes to draw into.
     """
-    figure, (axes,) = _panels(1)
+    (axes,) = _panels(1, ax)
     for number, values in enumerate(scores):
         places = np.full(len(values), number)
         axes.scatter(places, values, s=16, alpha=0.5, color=style.COLOURS[0])
@@ -131,9 +139,9 @@ def request_scores(scores: Sequence[np.ndarray]) -> "Figure":
     axes.plot(running, color=style.COLOURS[1], lw=1.8, drawstyle="steps-post")
     axes.locator_params(axis="x", integer=True)
     style.finish(axes, "", "request", "score")
-    return figure
+    return style.picture([axes], "", ax)
 
 
-def _panels(count: int, share: bool = True) -> tuple["Figure", list["Axes"]]:
+def _panels(count: int, ax: Any = None, *, share: bool = True) -> list["Axes"]:
     """Up to three panels in a row."""
-    return style.panel_grid(count, height=2.9, head=0.5, least=5.2, sharey=share)
+    return style.panel_grid(count, ax, height=2.9, head=0.5, least=5.2, sharey=share)

@@ -1,19 +1,24 @@
 """The style of every picture: colours, axes, panels, and how it reaches a file.
 
 Colours are close to those of Okabe and Ito, which most people can tell apart whatever
-colours they see; lines differ by marker as well. No global state of matplotlib is used.
+colours they see; lines differ by marker as well. Sizes of letters follow matplotlib's
+`font.size`, so that a style sheet of the caller's holds here too.
 """
 
+import contextlib
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from purerl.atomic import write_atomic
+from purerl.config import ConfigError
+from purerl.execution.format import with_noun
 from purerl.report.sweep_data import in_order, is_log, is_number, label
 
 if TYPE_CHECKING:
@@ -38,8 +43,67 @@ LONGEST = 30  # Letters of a tick's label, at most.
 LETTERS = 28  # Labels along x that have more letters together are turned.
 TICKS = 5  # Ticks of a logarithmic axis, at most.
 COLOUR_MAP = "viridis"
-DPI = 150
+DPI, SCREEN_DPI = 150, 110
 PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
+
+
+# Inches of one and of two columns of a paper, with letters of 8 points.
+COLUMNS = {1: 3.25, 2: 6.75}
+PAPER = {"font.size": 8.0, "axes.linewidth": 0.6}
+THINNER = 0.65  # Lines and markers of a paper's figure, beside those of a page.
+LEAST_PANEL = 1.5  # Inches: least width and height of a panel in a paper.
+_width: ContextVar[float | None] = ContextVar("width", default=None)
+
+
+class Picture(NamedTuple):
+    """A figure and its panels: `figure, axes = result.plot()`. A notebook shows it.
+
+    Attributes:
+        figure: The figure of matplotlib. Its label says what is drawn.
+        axes: The panel, or a tuple of all panels.
+    """
+
+    figure: "Figure"
+    axes: Any
+
+    def __repr__(self) -> str:
+        return f"Picture({self.figure.get_label()!r})"
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
+        width, height = (round(96 * inches) for inches in self.figure.get_size_inches())
+        data = as_bytes(self.figure, "png", dpi=SCREEN_DPI)
+        return data, {"width": width, "height": height}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure by the suffix of its name; see `save`."""
+        return save(self, path)
+
+
+@contextlib.contextmanager
+def paper(columns: int = 1, width: float | None = None) -> Iterator[None]:
+    """Draw figures for a paper: as wide as its columns, with letters of 8 points.
+
+    What a figure shows stands in its caption there and not over it, see `Picture`.
+
+    Args:
+        columns: One column (3.25 inches) or two (6.75).
+        width: Width in inches, in place of that of the columns.
+
+    Raises:
+        ConfigError: another number of columns.
+    """
+    from matplotlib import rc_context
+
+    if columns not in COLUMNS:
+        raise ConfigError(
+            f"columns must be 1 or 2, got {columns!r}; or give width in inches."
+        )
+    token = _width.set(width or COLUMNS[columns])
+    try:
+        with rc_context(PAPER):
+            yield
+    finally:
+        _width.reset(token)
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
@@ -50,33 +114,76 @@ def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
 
 
 def panel_grid(
-    count: int,
+    count: int = 1,
+    ax: Any = None,
     *,
     columns: int = 3,
     width: float = 3.4,
     height: float = 3.0,
     head: float = 0.7,
-    least: float = 5.0,
+    least: float = 0.0,
     **shared: Any,
-) -> tuple["Figure", list["Axes"]]:
-    """Make a figure with panels in rows.
+) -> list["Axes"]:
+    """Return the panels of a new figure, in rows, or those that the caller has.
 
     Args:
         count: Number of panels.
+        ax: Axes of the caller's, as many as there are panels.
         columns: Number of panels in a row, at most.
         width: Width of a panel, in inches.
         height: Height of a panel.
         head: Height of what stands over or under the panels.
         least: Least width of the figure.
         **shared: Axes that the panels share, such as `sharey=True`.
+
+    Raises:
+        ConfigError: another number of axes.
     """
-    columns = min(count, columns)
+    if ax is not None:
+        given = np.atleast_1d(ax).ravel().tolist()
+        if len(given) != count:
+            raise ConfigError(
+                f"ax must be {with_noun(count, 'panel')}, got {len(given)}: the "
+                "picture has as many."
+            )
+        return given
+    columns, size = min(count, columns), _width.get()
+    if size is not None:
+        columns = min(columns, max(1, int(size / LEAST_PANEL)))
+        scale = size / (width * columns)
+        height = max(height * scale, min(0.6 * size / columns, 2.4), LEAST_PANEL)
+        width, head, least = size / columns, head * min(1.0, scale), size
     rows = -(-count // columns)
     figure = new_figure(max(least, width * columns), head + height * rows)
     panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for spare in panels[count:]:
         spare.set_visible(False)
-    return figure, list(panels[:count])
+    return list(panels[:count])
+
+
+def picture(panels: Sequence["Axes"], words: str = "", ax: Any = None) -> Picture:
+    """Return panels as a picture; words over it, or beside it for a paper, say what.
+
+    Args:
+        panels: The panels.
+        words: A title: over the panel, or over all where they stand in a row.
+        ax: Axes of the caller's, who gives titles, sizes and widths.
+    """
+    figure = panels[0].get_figure(root=True)
+    assert figure is not None
+    drawn = Picture(figure, panels[0] if len(panels) == 1 else tuple(panels))
+    if ax is not None:
+        return drawn
+    figure.set_label(words.replace("\n", ", "))
+    if _width.get() is not None:
+        for line in figure.findobj(lambda artist: hasattr(artist, "get_markersize")):
+            line.set_linewidth(THINNER * line.get_linewidth())
+            line.set_markersize(THINNER * line.get_markersize())
+    elif words and panels[0].get_gridspec().ncols == 1:
+        panels[0].set_title(words, fontsize="large", color=INK, loc="left")
+    elif words:
+        figure.suptitle(words, fontsize="large", color=INK, x=0.01, ha="left")
+    return drawn
 
 
 def colour_of(number: int) -> str:
@@ -131,23 +238,40 @@ def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
 
 
 def legend_below(
-    figure: "Figure", axes: "Axes", columns: int = 2, **options: Any
+    figure: Any, axes: Any, columns: int = 2, ax: Any = None, **options: Any
 ) -> "Legend":
-    """Write one legend for all panels under them, from the lines of one of them."""
-    handles, labels = axes.get_legend_handles_labels()
-    look = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
-    columns = min(columns, max(1, len(labels)))
-    look |= {"labelcolor": INK, "ncols": columns}
-    legend = figure.legend(handles, labels, **look | options)
+    """Write one legend for all panels under them, from the lines of one or of several.
+
+    In axes of the caller's it stands in the first of these.
+    """
+    found: dict[str, Any] = {}
+    for panel in np.ravel(axes):
+        handles, labels = panel.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    handles, labels = list(found.values()), list(found)
+    look = {"loc": "outside lower center", "frameon": False, "fontsize": "small"}
+    size = _width.get()
+    if ax is not None:
+        columns = 1
+        options |= {"loc": "best"}
+    elif size is not None:
+        options |= {"loc": "outside lower center", "alignment": "center"}
+        letters = 7 + max(map(len, labels), default=0)  # 7 are the line's.
+        columns = max(1, min(len(labels), int(18 * size / letters)))
+        lines = -(-len(labels) // columns) + ("title" in options)
+        figure.set_figheight(figure.get_figheight() + 0.16 * lines)
+    look |= {"labelcolor": INK, "ncols": min(columns, max(1, len(labels)))}
+    place = figure if ax is None else np.ravel(axes)[0]
+    legend = place.legend(handles, labels, **look | options)
     legend.get_title().set_color(INK)
     return legend
 
 
 def colour_bar(
-    figure: "Figure", scale: Any, panels: Any, label: str, **options: Any
+    scale: Any, panels: Sequence["Axes"], label: str, **options: Any
 ) -> None:
     """Draw the scale of colours beside some panels."""
-    bar = figure.colorbar(scale, ax=panels, **options)
+    bar = panels[0].figure.colorbar(scale, ax=panels, **options)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.set_label(label)
     ink(bar.ax)
@@ -163,7 +287,7 @@ def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
         y: Label of the y axis.
     """
     if title:
-        axes.set_title(title, fontsize=12, color=INK, loc="left")
+        axes.set_title(title, fontsize="large", color=INK, loc="left")
     if x:
         axes.set_xlabel(x)
     if y:
@@ -176,7 +300,9 @@ def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
 
 def ink(axes: "Axes") -> None:
     """Give ticks, labels and spines the colour of text."""
-    axes.tick_params(colors=INK, which="both", labelsize=10)
+    # In points: what is relative is read again when a tick is drawn, after `paper`.
+    size = axes.xaxis.label.get_fontsize()
+    axes.tick_params(colors=INK, which="both", labelsize=size)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
     for spine in axes.spines.values():
@@ -193,7 +319,8 @@ def step_axis(axes: "Axes") -> None:
 
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     # More ticks would touch in narrow panels.
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+    inches = axes.get_position().width * axes.get_figure(root=True).get_figwidth()
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5 if inches > 2 else 3))
     axes.set_xlim(left=0)
 
 
@@ -270,29 +397,39 @@ def log_ticks(low: float, high: float) -> np.ndarray:
     )
 
 
-def save(figure: "Figure", path: str | Path) -> Path:
-    """Write a figure, by its suffix (.png, .svg, .pdf), so that no reader sees half.
+def as_bytes(figure: "Figure", kind: str, **options: Any) -> bytes:
+    """Return a figure as the bytes of a file, with letters of fonts in PDF and PS."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    # Type 3 fonts, the default, are refused by many a publisher.
+    with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+        figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
+def save(picture: "Picture | Figure", path: str | Path) -> Path:
+    """Write a picture, by its suffix (.pdf, .svg, .png), so that no reader sees half.
 
     Raises:
         OSError: the folder cannot be written to.
         ValueError: a name without a known suffix.
     """
+    figure = picture.figure if isinstance(picture, Picture) else picture
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()
     if kind not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"unknown kind of picture {path.suffix!r}; use .png or .svg")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind)
-    write_atomic(path, buffer.getvalue())
+        raise ValueError(
+            f"unknown kind of picture {path.suffix!r}; use .pdf, .svg or .png"
+        )
+    write_atomic(path, as_bytes(figure, kind))
     return path
 
 
 def to_svg(figure: "Figure") -> str:
     """Return the figure as SVG for HTML: transparent, text in the page's colour."""
-    buffer = io.BytesIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = buffer.getvalue().decode()
+    text = as_bytes(figure, "svg", transparent=True, metadata=nothing).decode()
     text = text[text.index("<svg") :]
     # Namespaces are addresses that HTML does not need.
     text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)

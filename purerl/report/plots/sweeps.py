@@ -9,12 +9,15 @@ from purerl.config import ConfigError, check_known
 from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
-from purerl.report.plots.runs import is_followed
+from purerl.report.plots.runs import Line, draw_lines
+from purerl.report.plots.style import Picture
+from purerl.report.statistics.missing import lowest_of
 from purerl.report.sweep_data import (
     ENV,
     RETURNS,
     SCORE,
     Scores,
+    by_environment,
     curve_metric,
     env_name,
     label,
@@ -27,7 +30,6 @@ from purerl.report.sweep_data import (
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_LINES = 8
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
@@ -94,7 +96,9 @@ def sweep_curves(
     by: str | None = None,
     *,
     metric: str | Sequence[str] | None = None,
-) -> "Figure":
+    statistic: str = "iqm",
+    ax: Any = None,
+) -> Picture:
     """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
@@ -108,6 +112,8 @@ def sweep_curves(
         metric: Name of the variable, or several, which have a panel each; evaluations
             are averaged over episodes. Without it, evaluations, or training returns
             where there are few evaluations.
+        statistic: Name of the statistic, iqm or mean.
+        ax: Axes to draw into, one for each metric.
 
     Raises:
         ConfigError: an unknown axis or metric; see `choose_lines`.
@@ -117,12 +123,20 @@ def sweep_curves(
     names = tuple(metric_name(dataset, name) for name in names)
     scores = read_scores(dataset)
     chosen = choose_lines(scores, by)
-    figure = style.new_figure(height=4.4 * len(names) - 0.6 * (len(names) - 1))
-    panels = figure.subplots(len(names), squeeze=False)[:, 0]
-    bands = dict[str, None]()
+    size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.8, "head": 0.6}
+    panels, bands = style.panel_grid(len(names), ax, **size), dict[str, None]()
     for axes, name in zip(panels, names, strict=True):
-        curves = rows(dataset, name)
-        bands |= dict.fromkeys(_draw_panel(axes, curves, scores, chosen.lines, name))
+        lines = lines_of(dataset, scores, chosen.lines, name)
+        lows = [lowest_of(line.values) for line in lines]
+        if np.isnan(lows).all():
+            raise ConfigError(
+                f"metric: {name} has no value in the lines that are drawn."
+            )
+        # Lines of several environments are one of each; their returns do not compare.
+        floors = lows if len(scores.tasks) > 1 else [np.nanmin(lows)] * len(lines)
+        floors = floors if name in RETURNS else [np.nan] * len(lines)
+        found = draw_lines(axes, lines, statistic, floors, range(len(lines)))
+        bands |= dict.fromkeys(found)
         style.step_axis(axes)
         style.finish(axes, y=name.replace("_", " "))
     title = f"{env_name(dataset)}: best configurations"
@@ -133,48 +147,52 @@ def sweep_curves(
         title += f" ({rest} at their best)" * bool(rest)
     seeds = with_noun(scores.scores.shape[1], "seed")
     missing = f"; {scores.missing}" if scores.missing else ""
-    title += f"\nIQM over {seeds}, bands: {' or '.join(bands)}{missing}"
-    style.finish(panels[0], title)
+    what = {"iqm": "IQM", "mean": "mean"}[statistic]
+    title += f"\n{what} over {seeds}, bands: {' or '.join(bands)}{missing}"
     style.finish(panels[-1], x="environment steps per agent")
     most = max(panels, key=lambda axes: len(axes.lines))
     if chosen.heading:
-        look = {"loc": "outside right upper", "title": chosen.heading}
-        style.legend_below(figure, most, 1, alignment="left", **look)
-    return figure
+        look = {"loc": "outside right upper", "title": chosen.heading, "ax": ax}
+        style.legend_below(panels[0].figure, most, 1, alignment="left", **look)
+    return style.picture(panels, title, ax)
 
 
-def _draw_panel(
-    axes: "Axes",
-    curves: tuple[np.ndarray, np.ndarray],
+def lines_of(
+    dataset: "xr.Dataset",
     scores: Scores,
-    lines: Sequence[tuple[str, int]],
-    name: str,
-) -> list[str]:
-    """Draw one metric from its values and steps `[P, S, T]`; say what bands are."""
-    values, steps = (x[[place for _, place in lines]] for x in curves)
-    if not np.isfinite(values).any():
-        raise ConfigError(f"metric: {name} has no value in the lines that are drawn.")
-    lows = np.min(values, axis=(1, 2), initial=np.inf, where=np.isfinite(values))
-    # Lines of several environments are one of each; their returns do not compare.
-    floors = lows if len(scores.tasks) > 1 else np.full(len(lines), lows.min())
-    words = []
-    for number, (text, place) in enumerate(lines):
-        floor = floors[number] if name in RETURNS else np.nan
-        is_over = scores.diverged[place][:, None] & ~is_followed(values[number])
-        filled = np.where(is_over, floor, values[number])
-        # Members that are not finished lack the last steps.
-        at = np.fmax.reduce(steps[number], axis=0)
-        is_known = np.isfinite(at)
-        if not np.isfinite(filled).any():
-            continue
-        found = statistics.curve(filled[:, is_known])
-        look = {"marker": style.marker_of(number), "markersize": 4.5, "marks": 8}
-        colour = style.colour_of(number)
-        style.draw_band(
-            axes, at[is_known], found, colour, opacity=0.16, label=text, **look
-        )
-        words.append(found.words)
-    return words
+    chosen: Sequence[tuple[str, int]],
+    metric: str,
+) -> list[Line]:
+    """Return configurations of a sweep as lines.
+
+    Args:
+        dataset: Dataset of a sweep.
+        scores: Its scores.
+        chosen: Name and index of each configuration.
+        metric: Name of the variable.
+    """
+    values, steps = rows(dataset, metric)
+    # Members that are not finished lack the last steps.
+    return [
+        Line(name, np.fmax.reduce(steps[p], axis=0), values[p], scores.diverged[p])
+        for name, p in chosen
+    ]
+
+
+def sweep_lines(dataset: "xr.Dataset", metric: str) -> dict[str, list[Line]]:
+    """Return the best configuration of each environment of a sweep as a line.
+
+    Raises:
+        ConfigError: no such metric; no score yet.
+    """
+    if metric_name(dataset, metric) != metric:
+        raise ConfigError(f"metric: the sweep has no {metric}.")
+    found = {}
+    for env, part in by_environment(dataset).items():
+        scores = read_scores(part)
+        best = int(scores.ranking()[0])
+        found[env] = lines_of(part, scores, [(scores.name(best), best)], metric)
+    return found
 
 
 def heat_map(
@@ -183,7 +201,8 @@ def heat_map(
     x: str | None = None,
     *,
     metric: str = SCORE,
-) -> "Figure":
+    ax: "Axes | None" = None,
+) -> Picture:
     """Draw the mean final score for every pair of values of two axes.
 
     It is the mean over seeds and over all settings of further axes.
@@ -193,6 +212,7 @@ def heat_map(
         y: Axis of the rows; the second one if not given.
         x: Axis of the columns; the first one if not given.
         metric: Name of the variable.
+        ax: Axes to draw into.
 
     Raises:
         ConfigError: unknown or equal axes, fewer than two, no grid, or several
@@ -216,11 +236,9 @@ def heat_map(
     title = f"{env_name(dataset)}: final score, mean over seeds{how}"
     # A title is written over the cells and the colour bar, and takes no room itself.
     least = 1.2 + 0.085 * max(map(len, title.split("\n")))
-    figure = style.new_figure(
-        min(12.0, max(2.6 + 0.85 * len(columns), least)),
-        min(9.0, 1.7 + 0.55 * len(rows)),
-    )
-    axes = figure.subplots()
+    width = min(12.0, max(2.6 + 0.85 * len(columns), least))
+    height = min(9.0, 1.7 + 0.55 * len(rows))
+    (axes,) = style.panel_grid(1, ax, width=width, height=height, head=0)
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
     for values, set_ticks in ((columns, axes.set_xticks), (rows, axes.set_yticks)):
         shown = range(0, len(values), -(-len(values) // 20))  # All up to 20.
@@ -236,11 +254,10 @@ def heat_map(
     axes.add_patch(frame)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
-    axes.set_title(title, fontsize=11, color=style.INK, loc="left")
     style.ink(axes)
     axes.spines[:].set_visible(False)
-    style.colour_bar(figure, image, axes, "final score", pad=0.02)
-    return figure
+    style.colour_bar(image, [axes], "final score", pad=0.02)
+    return style.picture([axes], title, ax)
 
 
 def mean_table(scores: Scores, y: str, x: str) -> np.ndarray:
@@ -278,11 +295,11 @@ def _write_cells(axes: Any, table: np.ndarray, image: Any) -> None:
         red, green, blue, _ = image.cmap(image.norm(value))
         light = 0.299 * red + 0.587 * green + 0.114 * blue
         colour = "#111111" if light > 0.5 else "#ffffff"
-        place = {"ha": "center", "va": "center", "fontsize": 9, "color": colour}
+        place = {"ha": "center", "va": "center", "fontsize": "small", "color": colour}
         axes.text(column, row, label(float(value)), **place)
 
 
-def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
+def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Picture:
     """Draw the final score against each axis.
 
     Of a grid, other axes are at their best, "all settings" beside it: the IQM of the
@@ -290,6 +307,11 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     is resampled by itself), with 95% intervals, or the range of fewer than ten seeds.
     Of a random or zip design, a dot per configuration: the mean over seeds, with a line
     for their range, and a star on the best.
+
+    Args:
+        dataset: Dataset of a sweep.
+        metric: Name of the variable.
+        ax: Axes to draw into, one for each axis.
 
     Raises:
         ConfigError: no such metric, no axis, no score yet, or several environments.
@@ -301,7 +323,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             "curves, or the scores of its seeds."
         )
     scores.check_one_task()
-    figure, panels = style.panel_grid(len(scores.names), sharey=True)
+    panels = style.panel_grid(len(scores.names), ax, sharey=True)
     for axes, name in zip(panels, scores.names, strict=True):
         axis = style.Axis.of(point[name] for point in scores.points)
         axis.set_up(axes, "x")
@@ -312,10 +334,8 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         what = f"{with_noun(int(scores.is_begun.sum()), 'configuration')}, mean and "
         what += f"range of {with_noun(scores.scores.shape[1], 'seed')}"
     panels[0].set_ylabel("final score", color=style.INK)
-    style.legend_below(figure, panels[0], 2)
-    title = f"{env_name(dataset)}: {what}"
-    figure.suptitle(title, fontsize=11, color=style.INK, x=0.01, ha="left")
-    return figure
+    style.legend_below(panels[0].figure, panels[0], 2, ax=ax)
+    return style.picture(panels, f"{env_name(dataset)}: {what}", ax)
 
 
 def _draw_slice(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> None:
@@ -358,13 +378,15 @@ def seed_scores(
     by: str | None = None,
     *,
     metric: str = SCORE,
-) -> "Figure":
+    ax: "Axes | None" = None,
+) -> Picture:
     """Draw a dot per seed over a box of quartiles: of the best, or by an axis.
 
     Args:
         dataset: Dataset of a sweep.
         by: The axis of which each value is drawn, at the best of the others.
         metric: Name of the variable.
+        ax: Axes to draw into.
 
     Raises:
         ConfigError: an unknown axis or metric; several environments, unless `by`
@@ -375,7 +397,7 @@ def seed_scores(
     groups = {name: scores.scores[place] for name, place in lines}
     title = f"{env_name(dataset)}: final score of every seed"
     title += f" ({common})" if common else ""
-    return score_groups(groups, title=title, heading=heading)
+    return score_groups(groups, title=title, heading=heading, ax=ax)
 
 
 def score_groups(
@@ -383,21 +405,23 @@ def score_groups(
     *,
     title: str = "",
     heading: str = "",
-) -> "Figure":
+    ax: "Axes | None" = None,
+) -> Picture:
     """Draw scores of named groups; the label counts what is NaN (diverged, missing).
 
     Args:
         groups: Scores `[S]` by the name of the group.
         title: Title of the picture.
         heading: The heading of the names: what they are values of.
+        ax: Axes to draw into.
     """
     names = []
     for name, values in groups.items():
         lost = int((~np.isfinite(values)).sum())
         names.append(f"{name}  ({lost} of {len(values)} lost)" if lost else name)
     known = [values[np.isfinite(values)] for values in groups.values()]
-    figure = style.new_figure(7.5, 1.3 + 0.42 * len(names))
-    axes = figure.subplots()
+    height = 1.3 + 0.42 * len(names)
+    (axes,) = style.panel_grid(1, ax, width=7.5, height=height, head=0)
     rng = np.random.default_rng(0)
     for height, values in enumerate(known):
         colour = style.colour_of(height)
@@ -419,6 +443,6 @@ def score_groups(
         axes.plot(values, height + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    style.finish(axes, title, "final score", heading)
+    style.finish(axes, "", "final score", heading)
     axes.grid(visible=False, axis="y")
-    return figure
+    return style.picture([axes], title, ax)

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.report.plots import style
 from purerl.report.plots.style import Axis as Axis
+from purerl.report.plots.style import Picture as Picture
 from purerl.report.plots.style import save as save
 from purerl.report.sweep_data import short
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 BLUE, RED = style.COLOURS[:2]
 GREY = style.COLOURS[-1]
@@ -24,7 +26,7 @@ Trial = Any  # A `purerl.tuning.result.Row`, or what has the same attributes.
 
 def figures(
     rows: Sequence[Trial], shares: Mapping[str, float], axes: Mapping[str, Axis]
-) -> dict[str, "Figure"]:
+) -> dict[str, Picture]:
     """Draw the pictures that a study has data for, by name.
 
     Args:
@@ -49,11 +51,16 @@ def _complete(rows: Sequence[Trial]) -> tuple[list[Trial], np.ndarray]:
     return complete, np.array([row.score for row in complete], float)
 
 
-def history(rows: Sequence[Trial]) -> "Figure":
-    """Draw scores in the order of the trials, and the best so far."""
-    figure = style.new_figure()
-    axes = figure.subplots()
+def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
+    """Draw scores in the order of the trials, and the best so far.
+
+    Raises:
+        ConfigError: no trial is complete.
+    """
     complete, scores = _complete(rows)
+    if not complete:
+        raise ConfigError("no trial of the study is complete yet, so nothing is drawn.")
+    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
     numbers = [row.number for row in complete]
     axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
@@ -73,29 +80,29 @@ def history(rows: Sequence[Trial]) -> "Figure":
         if row.is_default:
             look = {"color": style.INK, "lw": 1, "ls": (0, (5, 4))}
             axes.axhline(row.score, label="default", **look)
-    style.finish(axes, f"{len(rows)} trials", "trial", "score, mean over seeds")
+    style.finish(axes, "", "trial", "score, mean over seeds")
     axes.locator_params(axis="x", integer=True)
-    style.legend_below(figure, axes, 4)
-    return figure
+    style.legend_below(axes.figure, axes, 4, ax=ax)
+    return style.picture([axes], f"{len(rows)} trials", ax)
 
 
-def importance(shares: Mapping[str, float]) -> "Figure":
+def importance(shares: Mapping[str, float]) -> Picture:
     """Draw the share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
-    figure = style.new_figure(style.PAGE_WIDTH, 1.2 + 0.42 * len(names))
-    axes = figure.subplots()
+    size = {"width": style.PAGE_WIDTH, "height": 1.2 + 0.42 * len(names), "head": 0}
+    (axes,) = style.panel_grid(1, **size)
     values = [shares[name] for name in names]
     axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
-    look: dict[str, Any] = {"va": "center", "fontsize": 9, "color": style.INK}
+    look: dict[str, Any] = {"va": "center", "fontsize": "small", "color": style.INK}
     for height, share in enumerate(values):
         axes.text(share + 0.01 * max(values), height, f"{share:.2f}", **look)
     axes.set_xlim(0, 1.12 * max(values))
-    style.finish(axes, "importance (PED-ANOVA)", "share")
+    style.finish(axes, "", "share")
     axes.grid(axis="y", visible=False)
-    return figure
+    return style.picture([axes], "importance (PED-ANOVA)")
 
 
-def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
+def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> Picture:
     """Draw the score against each axis; later trials are darker, the best is a star."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -106,9 +113,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     order = np.array([row.number for row in complete], float)
     best = int(scores.argmax())
     names = list(drawn)
-    figure, panels = style.panel_grid(
-        len(names), head=0.6, least=style.PAGE_WIDTH, sharey=True
-    )
+    panels = style.panel_grid(len(names), head=0.6, least=style.PAGE_WIDTH, sharey=True)
     dots = None
     for number, name in enumerate(names):
         axes, axis = panels[number], drawn[name]
@@ -125,13 +130,13 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
         style.finish(axes, x=short(name))
         if number % 3 == 0:
             axes.set_ylabel("score", color=style.INK)
-    style.colour_bar(figure, dots, panels, "trial", pad=0.015, aspect=30)
-    return figure
+    style.colour_bar(dots, panels, "trial", pad=0.015, aspect=30)
+    return style.picture(panels)
 
 
 def contour(
     rows: Sequence[Trial], drawn: Mapping[str, Axis], names: Sequence[str]
-) -> "Figure":
+) -> Picture:
     """Draw the smoothed score over pairs of the most important axes, and the trials.
 
     The surface is the mean of the trials' scores weighted by a Gaussian of their
@@ -144,8 +149,8 @@ def contour(
     """
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
     complete, scores = _complete(rows)
-    figure = style.new_figure(style.PAGE_WIDTH, 3.7 if len(pairs) > 1 else 4.8)
-    panels = figure.subplots(1, len(pairs), squeeze=False)[0]
+    size = {"height": 3.7 if len(pairs) > 1 else 4.8, "head": 0}
+    panels = style.panel_grid(len(pairs), least=style.PAGE_WIDTH, **size)
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
     if limits[0] >= limits[1]:
         limits = (limits[0] - 0.5, limits[0] + 0.5)
@@ -171,8 +176,8 @@ def contour(
         axes.grid(visible=False)
         axes.set_xlim(across[0], across[-1])
         axes.set_ylim(up[0], up[-1])
-    style.colour_bar(figure, dots, list(panels), "score", pad=0.015, extend="min")
-    return figure
+    style.colour_bar(dots, panels, "score", pad=0.015, extend="min")
+    return style.picture(panels)
 
 
 def _line(axis: Axis, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from purerl.randomisation import Uniform
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Cosine, Linear
 from purerl.train import bind
-from tests import boxes, nets
+from tests import boxes, nets, terms
 
 WIDTH = 8  # of every layer
 BATCH = 32  # drawn from a replay buffer
@@ -38,6 +38,8 @@ WARM_UPS = ("learning_starts", "random_steps")
 # its top rounding grows to a hundredth within an episode, and these presets fill the
 # buffer for 10,000 steps before they learn.
 STAND_INS = {"brax/": "Reacher-misc"}
+
+TERMS = {"near": terms.Near(), "reward": terms.Reward()}
 
 # Structures that neither a default nor a preset has: algorithm and changed fields.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -112,6 +114,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "entropy_coef": Cosine(0.02, 0.0),
         },
     ),
+    # Terms of the user's own, one of which has a network.
+    **{
+        f"{name.replace('_', '-')}-own-terms": (name, {"extra_loss": TERMS})
+        for name in ("ppo", "recurrent_ppo", "vpg", "dqn", "recurrent_dqn", "sac")
+    },
 }
 
 # Fields of defaults that train for longer than the rows do before they learn anything:

@@ -47,6 +47,8 @@ class Subject:
 
         Averages of all rewards have no step size: then it is how often they explore.
         """
+        if self.config.extra_loss is not None:  # The coefficient of a term.
+            return "extra_loss.near.coef", self.config.extra_loss["near"].coef
         if getattr(self.config, "step_size", "") == "sample_average":
             return "epsilon", float(self.config.epsilon)
         own = getattr(self.config, "actor_learning_rate", None)

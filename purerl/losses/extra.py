@@ -1,0 +1,223 @@
+"""Terms of the user's own in a loss, and networks that learn by them.
+
+A term is a callable pytree with a number `coef`. Every gradient step calls
+`term(params, batch, apply, key)`, which returns a number for each sample, adds `coef`
+times their weighted mean to what the algorithm minimises, and reports that mean under
+the term's name.
+
+A term that has a method `init`, of the same arguments, has a network of its own: `init`
+returns its parameters, which the term finds as `params["head"]`. They lie among the
+agent's under the term's name, so that they are saved, frozen and resumed as these are,
+and Adam moves them. No policy reads them.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from purerl.config import ConfigError, heads_of, is_part, shown, terms_of
+from purerl.networks.modules import Batched
+from purerl.networks.observe import Masked
+from purerl.types import Array, Metrics, PyTree
+
+HEAD = "head"
+Terms = dict[str, Any]
+Apply = Callable[..., Any]
+"""`(params, network, obs, *more) -> outputs` of a network, or of a part of it."""
+_EXAMPLE = "extra_loss=MyTerm(coef=0.1)"
+
+
+class Samples(NamedTuple):
+    """What a term is given of the samples of a gradient step, `[N, ...]` each.
+
+    Attributes:
+        obs: Observations as the networks see them: prepared, or of an agent with a
+            memory what it shows of them.
+        action: Actions as the algorithm stores them.
+        reward: Reward of the step, or the discounted sum of n steps.
+        next_obs: What the networks see after the step, before any reset.
+        discount: `gamma`, of n steps its power; 0 where the episode terminated.
+        weight: Weight of the sample in the mean.
+        own: The algorithm's own samples of a rollout, such as `advantage`; () of
+            replay.
+    """
+
+    obs: Any
+    action: Array
+    reward: Array
+    next_obs: Any
+    discount: Array
+    weight: Array
+    own: Any = ()
+
+
+def check_terms(config: Any) -> None:
+    """Refuse what is no term.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    for name, term in terms_of(config).items():
+        is_one = not isinstance(config.extra_loss, Mapping)
+        where = "extra_loss" if is_one else f"extra_loss.{name}"
+        if not is_part(term) or jax.tree_util.all_leaves([term]):
+            raise ConfigError(
+                f"{where} must be a flax.struct.dataclass whose __call__(params, batch,"
+                " apply, key) returns a number for each sample, or several of them, got"
+                f" {shown(term)}: a plain function has no coef, and no file can hold "
+                f"it. For example {_EXAMPLE}; see docs/adding-loss.md."
+            )
+        coef: Any = getattr(term, "coef", None)
+        is_number = isinstance(coef, Tracer) or (
+            isinstance(coef, int | float | np.ndarray | np.generic | jax.Array)
+            and not isinstance(coef, bool)
+        )
+        is_leaf = all(
+            field.metadata.get("pytree_node", True)
+            for field in dataclasses.fields(term)
+            if field.name == "coef"
+        )
+        if not (is_number and is_leaf):
+            raise ConfigError(
+                f"{where} must have a field coef, the number by which its mean is "
+                f"multiplied in the loss, got {shown(term)}; add coef: float = 0.1 to "
+                f"{type(term).__name__}."
+            )
+        if not isinstance(coef, Tracer) and not np.isfinite(coef).all():
+            raise ConfigError(f"{where}.coef must be finite, got {coef}.")
+
+
+def key_of(key: Array) -> Array:
+    """Return the key of what terms draw, from that of everything that learning draws.
+
+    No split of the key is equal to it.
+    """
+    return jax.random.fold_in(key, jnp.uint32(2**32 - 1))
+
+
+def applying(networks: Mapping[str, Any], inputs: Callable | None = None) -> Apply:
+    """Return the function by which terms call the networks of an agent.
+
+    Args:
+        networks: Modules by name.
+        inputs: `(params, network, obs) -> inputs` of a network; the observations where
+            not given.
+
+    Returns:
+        `(params, name, obs, *more) -> outputs`. A name with dots, such as
+        `actor.torso`, is that of a part; see the field `frozen`.
+    """
+
+    def apply(params: PyTree, name: str, obs: Any, *more: Any) -> Any:
+        first, _, part = name.partition(".")
+        if first not in networks:
+            raise ConfigError(
+                f"extra_loss: there is no network {first!r} to apply; there are "
+                f"{', '.join(networks)}."
+            )
+        module = networks[first]
+        if part and not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"extra_loss: {name!r} cannot be applied: {first} has a memory of its "
+                f"own. Apply {first!r}."
+            )
+        if part:
+            return module.apply(params[first], obs, *more, method=_part(name, part))
+        if inputs is not None:
+            obs = inputs(params, first, obs)
+        return module.apply(params[first], obs, *more)
+
+    return apply
+
+
+def _part(name: str, part: str) -> Callable[..., Any]:
+    def call(module: Any, *inputs: Any) -> Any:
+        while isinstance(module, Masked | Batched):
+            module = module.module
+        try:
+            inner = attrgetter(part)(module)
+        except AttributeError:
+            raise ConfigError(
+                f"extra_loss: there is no {name!r} to apply: {type(module).__name__} "
+                f"has no {part}."
+            ) from None
+        return inner(*inputs)
+
+    return call
+
+
+def added(
+    terms: Terms, params: PyTree, samples: Samples, apply: Apply, key: Array
+) -> tuple[Array, Metrics]:
+    """Return what terms add to a loss, `[]`, and the mean of each by name.
+
+    Args:
+        params: Parameters by network, those of the terms among them.
+        key: Random key, consumed.
+    """
+    total, metrics = jnp.zeros(()), {}
+    for number, (name, term) in enumerate(terms.items()):
+        if hasattr(term, "init"):
+            given = {**params, HEAD: params[name]}
+        else:
+            given = params
+        call = partial(term, given, samples, apply, jax.random.fold_in(key, number))
+        found = _called(name, call)
+        if getattr(found, "shape", None) != samples.reward.shape:
+            raise ConfigError(
+                f"extra_loss: {name} must return a number for each sample, "
+                f"{samples.reward.shape} here, and it returned "
+                f"{getattr(found, 'shape', shown(found))}; leave the mean to the "
+                "learner."
+            )
+        metrics[name] = (samples.weight * found).mean()
+        total = total + term.coef * metrics[name]
+    return total, metrics
+
+
+def with_heads(
+    terms: Terms, params: PyTree, samples: Samples, apply: Apply, key: Array
+) -> PyTree:
+    """Return parameters by network, with those that terms have beside them.
+
+    Args:
+        params: Fresh parameters of the agent by network.
+        samples: Samples `[1, ...]` of the shapes that gradient steps have.
+        key: Random key, consumed.
+
+    Raises:
+        ConfigError: a term has the name of a network.
+    """
+    found = dict(params)
+    for number, name in enumerate(terms):
+        if name in heads_of(terms):
+            if name in found:
+                raise ConfigError(
+                    f"extra_loss: {name} is the name of a network of the agent; give "
+                    f"the term another name, such as extra_loss={{'my_{name}': ...}}."
+                )
+            own = jax.random.fold_in(key, number)
+            call = partial(terms[name].init, params, samples, apply, own)
+            found[name] = _called(name, call)
+    return found
+
+
+def _called(name: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ConfigError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"extra_loss: {name} failed with {type(error).__name__}: {first}; it gets "
+            "(params, batch, apply, key), see docs/adding-loss.md."
+        ) from error

@@ -1,0 +1,312 @@
+"""Terms of the user's own in the loss of every learner: `extra_loss`."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from safetensors.numpy import load_file
+
+import purerl
+from purerl import losses, serialise
+from purerl.cli import main
+from purerl.config import ConfigError
+from tests.contracts.test_algorithms import KEY, SMALL, small
+from tests.helpers import StopAfter, assert_same_bits, slow_but
+from tests.terms import Near, Reward
+
+# Learners without a loss of samples.
+WITHOUT = ("bandit", "disco", "tabular")
+LEARNERS = [name for name in SMALL if name.split("/")[0] not in WITHOUT]
+BOTH = {"near": Near(0.0), "reward": Reward(0.0)}
+TINY: dict[str, Any] = {"progress": False, "lanes": 2, "segment_updates": 1}
+
+
+def without(head, tree):
+    """A pytree of networks, or of the states of their optimisers, without one."""
+    if isinstance(tree, dict):
+        return {name: x for name, x in tree.items() if name != head}
+    return tree[:-1]  # One optimiser, which has the head's beside it.
+
+
+# XLA merges operations, and rounds as they are merged, which follows from the whole
+# program. Without that the arithmetic is seen. With it these are the same bits too:
+EXACT = ("ppo", "vpg", "pqn", "recurrent_ppo", "recurrent_ppo/lru")
+
+
+def compiled(name, config, *overrides):
+    lowered = jax.jit(purerl.make_train(config)).lower(KEY, *overrides)
+    apart = {"xla_disable_hlo_passes": "fusion"}
+    return lowered.compile(compiler_options=None if name in EXACT else apart)
+
+
+@pytest.mark.parametrize("name", slow_but(LEARNERS, "ppo", "td3"))
+def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
+    numbers = [
+        {f"extra_loss.{term}.coef": jnp.float32(coef) for term in BOTH}
+        for coef in (0.0, 1.0)
+    ]
+    plain = compiled(name, small(name))(KEY)
+    train = compiled(name, small(name, extra_loss=BOTH), numbers[0])
+    zero = train(KEY, numbers[0])
+    state = zero.state._replace(
+        params=without("reward", zero.state.params),
+        opt_state=without("reward", zero.state.opt_state),
+    )
+    if hasattr(state, "target_params"):
+        targets = without("reward", state.target_params)
+        state = state._replace(target_params=targets)
+    assert_same_bits(state, plain.state)
+    metrics = {x: zero.metrics[x] for x in plain.metrics}
+    assert_same_bits(metrics, plain.metrics)
+    assert_same_bits(zero.evaluation, plain.evaluation)
+
+    one = train(KEY, numbers[1])
+    for term in BOTH:
+        last = np.asarray(one.metrics[term])[-1]
+        assert np.isfinite(last) and last > 0
+    before = jax.tree.leaves(without("reward", zero.state.params))
+    after = jax.tree.leaves(without("reward", one.state.params))
+    assert any((x != y).any() for x, y in zip(before, after, strict=True))
+    head = zero.state.params["reward"], one.state.params["reward"]
+    assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, head), strict=True))
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_learners_without_a_loss_of_samples_refuse_terms(name):
+    with pytest.raises(ConfigError, match=r"extra_loss must be None in .*got near"):
+        purerl.make_train(small(name, extra_loss=Near()))
+
+
+@pytest.mark.parametrize("name", ["ppo", "vpg", "dqn", "sac"])
+def test_no_random_key_is_used_twice(name):
+    with jax.debug_key_reuse(True):
+        jax.eval_shape(purerl.make_train(small(name, extra_loss=BOTH)), KEY)
+
+
+@struct.dataclass
+class Parameters:
+    """Half the squared norm of the parameters, whose gradient is the parameters."""
+
+    coef: float = 1.0
+
+    def __call__(self, params, batch, apply, key):
+        total = sum(jnp.square(x).sum() for x in jax.tree.leaves(params["actor"]))
+        return 0.5 * total * jnp.ones_like(batch.reward)
+
+
+def test_the_gradient_is_that_of_the_coefficient_times_the_mean():
+    # One step of SGD on the term alone shrinks the actor by `rate * coef`.
+    config = small(
+        "vpg",
+        learning_rate=0.1,
+        optimiser=purerl.optimisers.SGD(),
+        normalize_advantages=False,
+        extra_loss=Parameters(3.0),
+    )
+    algorithm = purerl.make_algorithm(config)
+    plain = purerl.make_algorithm(config.replace(extra_loss=None))
+    state = algorithm.init(KEY)
+    moved, without_it = (jax.jit(a.step)(state)[0] for a in (algorithm, plain))
+    for before, with_term, own in zip(
+        *(jax.tree.leaves(s.params["actor"]) for s in (state, moved, without_it)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(with_term, own - 0.1 * 3.0 * before, atol=1e-6)
+
+
+@struct.dataclass
+class Mean:
+    """A head of one number that regresses on the discount; and what it was given."""
+
+    coef: float = 1.0
+
+    def init(self, params, batch, apply, key):
+        assert set(params) == {"actor", "critic"} and batch.reward.shape == (1,)
+        return jnp.zeros(())
+
+    def __call__(self, params, batch, apply, key):
+        assert params["head"].shape == () and batch.own.advantage.ndim == 1
+        return 0.5 * jnp.square(params["head"] - batch.discount)
+
+
+def test_a_head_learns_by_its_term_alone():
+    config = small("ppo", extra_loss=Mean(), gamma=0.9, learning_rate=0.05)
+    config = config.replace(anneal_learning_rate=False, total_timesteps=30 * 32)
+    result = jax.jit(purerl.make_train(config))(KEY)
+    assert abs(float(result.state.params["mean"]) - 0.9) < 0.1
+    assert result.metrics["mean"][0] > 10 * result.metrics["mean"][-1]
+
+
+def test_a_part_of_a_network_and_one_that_there_is_not():
+    seen = []
+
+    @struct.dataclass
+    class Part:
+        name: str = struct.field(pytree_node=False, default="actor.torso")
+        coef: float = 0.1
+
+        def __call__(self, params, batch, apply, key):
+            found = apply(params, self.name, batch.obs)
+            seen.append(found.shape[-1])
+            return found.sum(-1)
+
+    purerl.make_train(small("ppo", extra_loss=Part()))
+    purerl.make_train(small("ppo", extra_loss=Part("critic.torso")))
+    assert set(seen) == {4}
+    for name, words in {
+        "q": "there is no network 'q' to apply; there are actor, critic",
+        "actor.trunk": "there is no 'actor.trunk' to apply: CategoricalActor has no",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            purerl.make_train(small("ppo", extra_loss=Part(name)))
+
+
+@struct.dataclass
+class Scalar(Near):
+    """A term that takes the mean by itself."""
+
+    def __call__(self, *given):
+        return super().__call__(*given).mean()
+
+
+@struct.dataclass
+class Fails(Near):
+    def __call__(self, params, batch, apply, key):
+        return batch.advantage
+
+
+@struct.dataclass
+class NoCoefficient:
+    weight: float = 1.0
+
+    def __call__(self, params, batch, apply, key):
+        return batch.reward
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (lambda params, batch, apply, key: batch.reward, "a plain function has no coe"),
+        (0.1, "must be a flax.struct.dataclass"),
+        (NoCoefficient(), "must have a field coef.*add coef: float"),
+        (Near(float("nan")), "extra_loss.coef must be finite"),
+        ({"a": Near(), "b": 1.0}, "extra_loss.b must be"),
+        (Scalar(), r"scalar must return a number for each sample.*leave the mean"),
+        (Fails(), "fails failed with AttributeError.*advantage.*adding-loss"),
+        ({"entropy": Near()}, "entropy is reported already; give the term another"),
+        ({"actor": Reward()}, "actor is the name of a network"),
+    ],
+)
+def test_what_is_no_term_is_refused(value, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(small("ppo", extra_loss=value))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((Near(), Near(0.2)), "two terms 'near'.*{'first_near': ..., 'second_near'"),
+        ({"not a word": Near()}, "names of extra_loss must be words"),
+    ],
+)
+def test_names_are_words_and_told_apart(value, words):
+    with pytest.raises(ConfigError, match=words):
+        small("ppo", extra_loss=value)
+
+
+def test_overrides_name_terms():
+    one = purerl.make_train(small("ppo", extra_loss=Near()))
+    several = purerl.make_train(small("ppo", extra_loss=(Near(), Reward())))
+    for train, names in ((one, ["coef"]), (several, ["near.coef", "reward.coef"])):
+        for name in names:
+            jax.eval_shape(train, KEY, {f"extra_loss.{name}": 0.5})
+    with pytest.raises(ConfigError, match="extra_loss is None, which has nothing"):
+        purerl.make_train(small("ppo"))(KEY, {"extra_loss.coef": 0.5})
+    with pytest.raises(ConfigError, match="no field 'weight'"):
+        one(KEY, {"extra_loss.weight": 0.5})
+
+
+NAMED = {"far": Near(0.5), "reward": Reward(network=nn.Dense(1, use_bias=False))}
+
+
+@pytest.mark.parametrize("value", [None, Near(0.25), (Near(), Reward()), NAMED])
+def test_terms_are_written_and_read_again(value, tmp_path):
+    config = small("ppo", extra_loss=value)
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    back = serialise.from_yaml(tmp_path / "config.yaml")
+    assert back == config and jax.tree.structure(back) == jax.tree.structure(config)
+    text = serialise.part_text(config.extra_loss)
+    field = type(config).__dataclass_fields__["extra_loss"]
+    assert config.replace(extra_loss=serialise.parse_value(field, text)) == config
+
+
+def test_a_term_is_known_by_its_import_path_or_its_name():
+    config = small("ppo", extra_loss=Near(0.25))
+    plain = {"type": "tests.terms:Near", "coef": 0.25}
+    assert serialise.to_dict(config)["extra_loss"] == plain
+    text = "far=tests.terms:Near(coef=0.5), near=tests.terms:Near()"
+    parsed = serialise.parse_terms(text)
+    assert parsed == {"far": Near(0.5), "near": Near()}
+    with pytest.raises(
+        ConfigError, match=r"mine.terms:Near.*has not been imported.*--"
+    ):
+        serialise.parse_terms("mine.terms:Near(coef=1)")
+    with pytest.raises(
+        ConfigError, match=r"must be a flax\.struct\.dataclass with __call"
+    ):
+        serialise.parse_terms("tests.terms:outputs")
+    before = dict(losses.LOSSES)
+    try:
+        losses.register("NearOutputs", Near)
+        assert serialise.to_dict(config)["extra_loss"]["type"] == "NearOutputs"
+        assert serialise.parse_terms("NearOutputs(coef=0.25)") == Near(0.25)
+    finally:
+        losses.LOSSES.clear()
+        losses.LOSSES.update(before)
+
+
+def test_a_run_is_resumed_from_its_folder_and_exported_without_its_heads(tmp_path):
+    config = small("ppo", extra_loss=(Near(), Reward()))
+    whole = purerl.run(config, seeds=2, out=tmp_path / "whole", **TINY)
+    purerl.run(
+        config,
+        seeds=2,
+        out=tmp_path / "cut",
+        trackers=[StopAfter(1)],
+        checkpoint_seconds=0.0,
+        **TINY,
+    )
+    again = serialise.from_yaml(tmp_path / "cut" / "config.yaml")
+    resumed = purerl.run(again, seeds=2, out=tmp_path / "cut", resume=True, **TINY)
+    assert resumed.finished
+    assert_same_bits(resumed.state, whole.state)
+    assert_same_bits(resumed.metrics, whole.metrics)
+    loaded = purerl.load(tmp_path / "cut")
+    assert loaded.config.extra_loss == config.extra_loss
+    np.testing.assert_array_equal(loaded.metrics["reward"], whole.metrics["reward"])
+    agent = jax.tree.map(lambda x: x[0], whole.state)
+    out = purerl.export_policy(config, agent, tmp_path / "policy")
+    weights = load_file(out / "weights.safetensors")
+    networks = {name.partition(".")[0] for name in weights}
+    assert {"actor", "critic"} < networks and "reward" not in networks
+
+
+def test_the_command_line_sweeps_a_coefficient(tmp_path, capsys):
+    size = [
+        f"--{n.replace('_', '-')}={v}" for n, v in SMALL["ppo"].items() if v != (4,)
+    ]
+    main(
+        [
+            *("sweep", "--algorithm", "ppo", *size, "--hidden-sizes", "4"),
+            *("--import", "tests.terms", "--extra-loss", "tests.terms:Near(coef=0.1)"),
+            *("--axis", "extra_loss.coef=0,1", "--seeds", "2", "--lanes", "2"),
+            *("--num-evaluations", "0", "--out", str(tmp_path / "sweep")),
+        ]
+    )
+    data = purerl.load(tmp_path / "sweep").dataset
+    assert data["extra_loss.coef"].values.tolist() == [0.0, 1.0]
+    assert np.isfinite(data["near"].values).all()

@@ -1,0 +1,155 @@
+"""Wrappers that change rewards alone: the game is counted beside what was paid."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import envs
+from purerl.envs.wrappers import RewardWrapper
+from tests.helpers import NUMBERED_CARTPOLE, assert_same_bits, tiny_config
+
+QUIET = {"segment_updates": 5, "progress": False}
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Potential(RewardWrapper):
+    """Ng et al. (1999): the difference of a potential, here the angle of the pole."""
+
+    weight: float = 2.0
+
+    def numbers(self):
+        return {"potential_weight": self.weight}
+
+    def pay(self, reward, step, params):
+        before, after = step.state.theta, step.next_state.theta
+        return reward + params.potential_weight * (after - before)
+
+
+envs.register_wrapper("Potential", Potential)
+
+
+def known(metrics):
+    return np.asarray(metrics["episodes"]) > 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny_config(),
+        purerl.DQNConfig(
+            num_envs=2,
+            total_timesteps=640,
+            rounds_per_update=64,
+            learning_starts=64,
+            buffer_size=640,
+            hidden_sizes=(8,),
+            num_evaluations=1,
+        ),
+        purerl.TabularConfig(
+            env=NUMBERED_CARTPOLE, num_envs=2, total_timesteps=400, num_evaluations=1
+        ),
+    ],
+    ids=["ppo", "dqn", "tabular"],
+)
+def test_the_game_is_counted_and_what_was_paid_beside_it(config):
+    scaled = config.replace(env_wrappers=("ScaleReward(0.25)",))
+    result = jax.jit(purerl.make_train(scaled))(jax.random.key(0))
+    metrics, evaluation = result.metrics, result.evaluation
+    there = known(metrics)
+    assert there.any()
+    # CartPole pays 1 in every step.
+    np.testing.assert_array_equal(
+        metrics["episode_return"][there], metrics["episode_length"][there]
+    )
+    np.testing.assert_allclose(
+        metrics["shaped_return"][there], 0.25 * metrics["episode_length"][there]
+    )
+    np.testing.assert_array_equal(
+        evaluation["episode_return"], evaluation["episode_length"]
+    )
+
+
+def test_an_agent_learns_from_what_it_is_paid():
+    """A scale of 1 changes nothing, to the bit, but the state that counts it."""
+    train = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(1.0)",)))
+    shaped = jax.jit(train)(jax.random.key(0))
+    plain = jax.jit(purerl.make_train(tiny_config()))(jax.random.key(0))
+    np.testing.assert_allclose(
+        shaped.metrics["value_loss"], plain.metrics["value_loss"], rtol=1e-5
+    )
+    assert "shaped_return" not in plain.metrics
+    assert plain.state.envs.shaped_return == ()
+    zero = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(0.0)",)))
+    metrics = jax.jit(zero)(jax.random.key(0)).metrics
+    assert (metrics["shaped_return"][known(metrics)] == 0).all()
+    assert metrics["value_loss"][0] < 0.1 * plain.metrics["value_loss"][0]
+
+
+def test_a_wrapper_of_ones_own_that_only_pays_declares_it_by_its_class():
+    """What a difference of potentials pays in an episode is that of its ends."""
+    config = tiny_config(env_wrappers=("Potential(3.0)",), num_evaluations=0)
+    metrics = jax.jit(purerl.make_train(config))(jax.random.key(0)).metrics
+    there = known(metrics)
+    np.testing.assert_array_equal(
+        metrics["episode_return"][there], metrics["episode_length"][there]
+    )
+    moved = (metrics["shaped_return"] - metrics["episode_return"])[there] / 3.0
+    assert (np.abs(moved) > 0).all() and (np.abs(moved) < 0.5).all()
+
+
+@pytest.mark.parametrize(
+    "wrappers",
+    [
+        ("ScaleReward(0.5)", "ActionRepeat(2)"),
+        ("ScaleReward(0.25)", "ClipReward(0, 0.2)", "FrameStack(2)"),
+        ("ScaleReward(0.5)", "StickyActions(0.5)", "TerminalLimit"),
+    ],
+)
+def test_wrappers_around_it_hand_the_rewards_of_the_game_on(wrappers):
+    env = envs.wrap(envs.make("CartPole-v1"), wrappers)
+    assert env.shapes_rewards and "shaped_return" in env.note
+    params, key = env.default_params, jax.random.key(0)
+    _, state = env.reset(key, params)
+    info = env.step(key, state, jnp.int32(0), params)[-1]
+    assert float(info[envs.base.RAW_REWARD]) == env.time_per_step
+
+
+def test_a_resumed_run_counts_on_as_if_it_had_not_stopped(tmp_path):
+    config = tiny_config(env_wrappers=("ScaleReward(0.25)",))
+    whole = purerl.run(config, seeds=2, **QUIET)
+    short = config.replace(total_timesteps=320)
+    purerl.run(short, seeds=2, out=tmp_path / "r", **QUIET)
+    options = {"out": tmp_path / "r", "resume": True, "extend": True, **QUIET}
+    more = purerl.run(config, seeds=2, **options)
+    assert_same_bits(more.metrics["shaped_return"], whole.metrics["shaped_return"])
+    read = purerl.load(tmp_path / "r")
+    returns = read.metrics["episode_return"]
+    np.testing.assert_allclose(read.metrics["shaped_return"], 0.25 * returns)
+
+
+def test_gymnasium_plays_where_only_rewards_were_changed(tmp_path):
+    pytest.importorskip("gymnasium")
+    wrappers = ("ScaleReward(0.25)", "Potential")
+    config = tiny_config(
+        env_wrappers=wrappers, env_params={"reward_factor": 0.5}, total_timesteps=64
+    )
+    run = purerl.run(config, seeds=2, out=tmp_path / "r", progress=False)
+    played = purerl.evaluate(run, gymnasium=True, episodes=3)
+    np.testing.assert_array_equal(played.episode_return, played.episode_length)
+    assert played.title.startswith("Gymnasium's own CartPole-v1")
+    assert played.title.endswith("rewards of the game")
+    stacked = tiny_config(
+        env_wrappers=("FrameStack(2)", "ClipReward"), total_timesteps=64
+    )
+    run = purerl.run(stacked, seeds=1, progress=False)
+    sentence = "lacks the wrappers FrameStack that.*change nothing but rewards"
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.evaluate(run, gymnasium=True)
+    longer = tiny_config(env_params={"length": 0.7}, total_timesteps=64)
+    run = purerl.run(longer, seeds=1, progress=False)
+    with pytest.raises(purerl.ConfigError, match="lacks the env_params"):
+        purerl.evaluate(run, gymnasium=True)
