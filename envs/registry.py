@@ -27,7 +27,7 @@ from .adapters.packages import (
     require_package,
     with_opengl_as_asked,
 )
-from .base import Environment, EnvParams, is_env
+from .base import Environment, EnvParams, is_env_class
 from .cartpole import CartPole
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
@@ -235,7 +235,7 @@ def _by_path(id: str) -> Factory:
     example = "lab.envs:PointMass(mass=2.0)"
     path, places, names = read_call("env", id, example)
     found = object_at("env", path, example)
-    if not (isinstance(found, type) and is_env(found)):
+    if not is_env_class(found):
         raise ValueError(
             f"env must name a class of environments, and {path} is {found!r}; give "
             "what a function makes a name: envs.register(id, function)."

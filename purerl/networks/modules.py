@@ -21,7 +21,7 @@ from flax.errors import InvalidRngError
 
 from purerl.config import ConfigError, check_known
 from purerl.envs.adapters.packages import imported, main_name, object_at, read_call
-from purerl.envs.base import is_env
+from purerl.envs.base import is_env, is_env_class
 from purerl.networks import observe
 from purerl.types import Array, PyTree
 
@@ -308,8 +308,7 @@ def _is_simple(value: Any) -> bool:
 
 def _written(value: Any, where: str) -> Any:
     """A value of a module's field as plain Python."""
-    is_object = not issubclass(type(value), type)
-    if isinstance(value, nn.Module) or (is_object and is_env(value)):
+    if is_module(value) or is_env(value):
         return plain(value, where)
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return np.asarray(value).tolist()
@@ -358,9 +357,8 @@ def _value(field: str, value: Any) -> Any:
 
 def _class_at(field: str, path: str) -> Any:
     found = imported_at(field, path)
-    is_class = isinstance(found, type)
-    is_known = is_class and (issubclass(found, nn.Module) or is_env(found))
-    if is_known or path == _MAKE:
+    is_module_class = isinstance(found, type) and issubclass(found, nn.Module)
+    if is_module_class or is_env_class(found) or path == _MAKE:
         return found
     kind = "environments" if field == "env" else "flax modules"
     raise ConfigError(

@@ -28,11 +28,6 @@ _LONGEST = 200
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), range)
 
 
-def is_object(value: Any) -> bool:
-    """Return whether a value is an environment, and not a class of them."""
-    return not isinstance(value, type) and is_env(value)
-
-
 def plain(env: Any) -> dict[str, Any] | str:
     """Return an environment as its import path and fields, in words where it has none.
 
@@ -61,7 +56,7 @@ def env_name(env: Any) -> str:
     Args:
         env: Name, object, or what `plain` made of one.
     """
-    if is_object(env):
+    if is_env(env):
         env = plain(env)
     if not isinstance(env, Mapping):
         return str(env)
@@ -113,7 +108,7 @@ def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
         if name == "wrapped" and getattr(env, "made_as", None):
             continue
         is_plain = isinstance(value, (*_SIMPLE, tuple)) or _is_array(value)
-        if is_plain or is_object(value) or not name.startswith("_"):
+        if is_plain or is_env(value) or not name.startswith("_"):
             yield name, value
 
 
@@ -124,7 +119,7 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
         return repr(value)
     if len(above) > _DEPTH or any(value is other for other in above):
         return _class_name(type(value))
-    if is_object(value):
+    if is_env(value):
         return env_text(value, above)
     if _is_array(value):
         array = np.asarray(value)

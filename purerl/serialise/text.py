@@ -12,6 +12,7 @@ import numpy as np
 
 from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
+from purerl.envs.base import is_env
 from purerl.networks import modules
 from purerl.serialise import environments
 
@@ -28,7 +29,7 @@ def plain(value: Any, where: str) -> Any:
         return str(os.fspath(value))
     if modules.is_module(value):
         return modules.plain(value, where)
-    if environments.is_object(value):
+    if is_env(value):
         return environments.plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A part says its class; an environment's parameters are their numbers alone.
@@ -81,7 +82,7 @@ def part_text(part: Any) -> str:
     """
     if modules.is_module(part):
         return modules.text(part)
-    if environments.is_object(part) or modules.is_written(part):
+    if is_env(part) or modules.is_written(part):
         return environments.env_name(part)
     if isinstance(part, Mapping):
         return ", ".join(f"{name}={part_text(one)}" for name, one in part.items())

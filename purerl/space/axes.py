@@ -14,6 +14,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.envs.base import is_env
 from purerl.networks import modules
 
 
@@ -130,11 +131,25 @@ def read_axis(name: str, axis: Any) -> Axis:
     return Choice(tuple(read_values(name, axis)))
 
 
+def check_apart(name: str, values: Sequence[Any]) -> None:
+    """Refuse environment objects that are written alike: members would be mixed up."""
+    known: dict[str, Any] = {}
+    for env in filter(is_env, values):
+        text = serialise.env_text(env)
+        if known.setdefault(text, env) is not env:
+            raise ConfigError(
+                f"the axis {name!r} has several objects that are written alike, "
+                f"{text}: nothing tells their results apart. Make them differ in an "
+                "attribute that is a number, a text or an array, or make a sweep each."
+            )
+
+
 def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     """Return an axis's values as plain Python numbers, strings, tuples, or losses.
 
     Raises:
-        ConfigError: no list, an empty one, or the same value twice.
+        ConfigError: no list, an empty one, the same value twice, or environment objects
+            that nothing tells apart.
     """
     if isinstance(axis, str) or not hasattr(axis, "__iter__"):
         raise ConfigError(
@@ -149,6 +164,7 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     values = [plain(value) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
+    check_apart(name, values)
     if not may_repeat:
         distinct_labels(name, values)
     return values

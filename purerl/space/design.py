@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl import registry, serialise
+from purerl import registry
 from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import required
 from purerl.space.axes import (
+    check_apart,
     choice,
     identities,
     in_a_line,
@@ -85,7 +86,7 @@ def expand(
             f"design must be one of {', '.join(DESIGNS)}, got {design!r}."
         )
     if design == "random":
-        return _told_apart(_random(axes, num_points, seed))
+        return _random(axes, num_points, seed)
     if num_points is not None:
         raise ConfigError(
             f"num_points belongs to a random design, got {num_points} with {design}; "
@@ -99,7 +100,7 @@ def expand(
             {name: values[name][i] for name, i in zip(values, index, strict=True)}
             for index in np.ndindex(*shape)
         ]
-        return _told_apart(Design("grid", tuple(values), shape, tuple(points)))
+        return Design("grid", tuple(values), shape, tuple(points))
     if len(set(lengths.values())) > 1:
         raise ConfigError(
             f"axes of a zip must have equal lengths, got {lengths}; use design='grid' "
@@ -116,26 +117,7 @@ def expand(
             f"the zip has {', '.join(sorted(twice))} more than once; give "
             "each point once, and more seeds for repetitions."
         )
-    return _told_apart(Design("zip", tuple(values), (num,), tuple(points)))
-
-
-def _told_apart(design: Design) -> Design:
-    """Refuse environment objects that are written alike: members would be mixed up."""
-    for name in design.names:
-        known: dict[str, Any] = {}
-        for point in design.points:
-            env = point[name]
-            if not (hasattr(env, "step") and hasattr(env, "reset")):
-                continue
-            text = serialise.env_text(env)
-            if known.setdefault(text, env) is not env:
-                raise ConfigError(
-                    f"the axis {name!r} has several objects that are written alike, "
-                    f"{text}: nothing tells their results apart. Make them "
-                    "differ in an attribute that is a number, a text or an array, or "
-                    "make a sweep each."
-                )
-    return design
+    return Design("zip", tuple(values), (num,), tuple(points))
 
 
 def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
@@ -149,6 +131,8 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
         name: axis if hasattr(axis, "draw") else read_axis(name, axis)
         for name, axis in axes.items()
     }
+    for name, axis in sources.items():
+        check_apart(name, getattr(axis, "values", ()))
     points = [
         {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
         for i in range(num_points)

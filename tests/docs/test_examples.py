@@ -11,6 +11,7 @@ import pytest
 
 import purerl
 from purerl.algorithms import ALGORITHMS
+from purerl.train import bind
 from tests.docs.pages import ROOT
 from tests.helpers import assert_same_bits, eventually
 
@@ -88,7 +89,7 @@ def test_own_environment(example, tmp_path, capsys):
     assert loaded.config.env == example.Rope()
     assert (purerl.evaluate(loaded).episode_return == 50).all()
     path = f"{example.__name__}:Rope(stride=0.4)"
-    assert purerl.train.bind(purerl.PPOConfig(env=path)).env == example.Rope(0.4)
+    assert bind(purerl.PPOConfig(env=path)).env == example.Rope(0.4)
 
 
 @pytest.mark.slow(optimised=False)
@@ -99,8 +100,13 @@ def test_own_algorithm(example, tmp_path, capsys):
     options = {**size, "env": "probe/action-reward"}
     sweep = example.main(steps=64 * 40, out=tmp_path / "sweep", **options)
     assert capsys.readouterr().out.count("0.01") >= 1
-    # Action 1 is worth 1, action 0 nothing: the greater step size has learned it.
-    assert sweep.scores("episode_return").sel(learning_rate=1e-2).mean() > 0.9
+    # Action 1 is worth 1, action 0 -1: the greater step size alone has learned it.
+    scores = sweep.scores("episode_return")
+    assert (
+        scores.sel(learning_rate=1e-2).min()
+        > 0.5
+        > scores.sel(learning_rate=1e-3).max()
+    )
     # Where an episode is one step, it is what VPG is without a baseline.
     options |= {"total_timesteps": 64 * 5, "learning_rate": 1e-2, "num_evaluations": 0}
     mine = example.ReinforceConfig(**options)
