@@ -124,7 +124,9 @@ def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
         "About": about(config, result.out, cut=tables.last_cut_note(result)),
     }
     notes = [*result.view().facts, *([WORTHLESS] if result.divergence else [])]
-    return write_page(path, f"Run: {config.get('env')}", sections, ". ".join(notes))
+    notes = [f"{note[:1].upper()}{note[1:]}" for note in notes]
+    title = f"Run: {serialise.env_name(config.get('env'))}"
+    return write_page(path, title, sections, ". ".join(notes))
 
 
 def _own_metrics(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
@@ -349,7 +351,7 @@ def study_page(
     }
     return write_page(
         path,
-        f"Tuning: {stored['config']['env']}",
+        f"Tuning: {serialise.env_name(stored['config']['env'])}",
         sections,
         ". ".join(result.view().facts),
     )

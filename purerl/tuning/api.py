@@ -15,6 +15,7 @@ from warnings import catch_warnings, filterwarnings
 import numpy as np
 from rich.table import Table
 
+from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.curves import mean_of_known
@@ -119,7 +120,8 @@ class StudyLoop:
 
         options, lanes = self.options, self.options.lanes
         spec, url = results.spec(self.space, options), options.storage
-        name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
+        env, algorithm = spec["config"]["env"], spec["config"]["algorithm"]
+        name = options.study or f"{serialise.env_name(env)}-{algorithm}"
         if self.folder is not None:
             lanes = results.start(self.folder, spec, name, lanes)
             if url is None:

@@ -117,7 +117,8 @@ def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
 @pytest.mark.parametrize("name", slow_but(REPLAYED, "td3"))
 def test_an_off_policy_actor_does_not_depend_on_what_the_critics_alone_see(name):
     module, config = REPLAYED[name]
-    parts = module.build(config, resolve_env(config))
+    env = resolve_env(config)
+    algorithm, parts = module.make(config, env), module.build(config, env)
     state = jax.jit(lambda key: module.init(parts, key))(jax.random.key(0))
     action = [] if parts.head.is_discrete else [jnp.full((9, 1), 0.3)]
 
@@ -131,7 +132,7 @@ def test_an_off_policy_actor_does_not_depend_on_what_the_critics_alone_see(name)
         )
 
     _check_dependence(policy, values)
-    one, two = (module.act(parts, state, observations(x)) for x in (0.0, 1.0))
+    one, two = (algorithm.act(state, observations(x)) for x in (0.0, 1.0))
     np.testing.assert_array_equal(one, two)
 
 

@@ -175,7 +175,7 @@ def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, ca
     assert text.count("<figure>") == 1
     assert not re.search(r"https?://", text)
     row = result.row("CartPole-v1", "final_return", "fast")
-    assert f'data-v="{row.mean}"' in text
+    assert f'data-v="{row.mean:.1f}"' in text
     assert "DQN: a whole configuration, dqn" in text
     assert "versions" not in text  # It has no manifest that would name them.
     assert "hidden_sizes=[9], num_steps=32" in text

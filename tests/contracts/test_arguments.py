@@ -175,7 +175,11 @@ def is_tool(function):
 @pytest.mark.parametrize(
     ("keyword", "hint"),
     [
-        ("metrics", r" Hooks are for purerl\.make_train, .* docs/training\.md#hooks\."),
+        ("metrics", r" It is a field of the config: config\.replace\(metrics=.*\)\."),
+        (
+            "observe",
+            r" Only purerl\.make_train takes it; see docs/training\.md#hooks\.",
+        ),
         ("progres", r" Did you mean 'progress'\?"),
     ],
 )

@@ -166,8 +166,7 @@ def test_evaluations_draw_for_every_episode():
     """Episodes of one step whose return is the number that was drawn."""
     config = tiny_config(
         env="probe/constant-reward",
-        env_wrappers=("ScaleReward",),
-        env_params={"reward_factor": Uniform(1.0, 3.0)},
+        env_params={"reward": Uniform(1.0, 3.0)},
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     returns = np.asarray(result.evaluation["episode_return"])

@@ -147,7 +147,8 @@ def test_it_trains_with_wrappers_and_with_parameters_by_name():
     config = config.replace(env_params={"goal": 1.0}, total_timesteps=64)
     train = jax.jit(purerl.make_train(config))
     result = train(jax.random.key(0), {"env_params.reward_factor": 0.0})
-    assert np.all(np.asarray(result.metrics["episode_return"]) == 0.0)
+    assert np.all(np.asarray(result.metrics["shaped_return"]) == 0.0)
+    assert np.all(np.asarray(result.metrics["episode_return"]) > 0.0)
     assert np.all(np.asarray(result.metrics["episode_length"]) <= 5)
     with pytest.raises(ConfigError, match="no 'gaol'"):
         purerl.make_train(config.replace(env_params={"gaol": 1.0}))
