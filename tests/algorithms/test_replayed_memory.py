@@ -366,7 +366,7 @@ MEMORY = {
 )
 def test_it_learns_what_only_a_memory_can(config):
     def score(**fields):
-        train = purerl.make_train(config(**PROBE, **fields))
+        train = purerl.make_train(config(**{**PROBE, **fields}))
         result = jax.jit(train)(jax.random.key(0))
         return result.evaluation["episode_return"].mean()
 
