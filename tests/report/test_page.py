@@ -106,7 +106,7 @@ def test_what_a_runs_page_says(folder):
     checker.feed((folder / "run.html").read_text())
     text = " ".join(checker.text)
     assert "Run: CartPole-v1" in text
-    assert "finished: 20 updates, 10k environment steps each. last evaluation" in text
+    assert "Finished: 20 updates, 10k environment steps each. Last evaluation" in text
     assert "3 of 18 episodes still ran after 9 steps" in text
     assert "learning_rate" in text
 
