@@ -2,7 +2,6 @@
 
 import contextlib
 import operator
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,27 +71,6 @@ def check_switch(name: str, value: object, instead: str) -> None:
         )
 
 
-def check_extend(extend: bool, out: object) -> None:
-    """Refuse to go on with a folder where none is given.
-
-    Args:
-        extend: Whether what a folder holds is to be made longer.
-        out: The folder, None where none is given.
-
-    Raises:
-        ConfigError: with what to give.
-    """
-    check_switch(
-        "extend",
-        extend,
-        "How much there is to be in all is said by the other arguments.",
-    )
-    if extend and out is None:
-        raise ConfigError(
-            "extend=True goes on with what a folder holds: give out=, its folder."
-        )
-
-
 def as_folder(name: str, value: str | Path | None) -> Path | None:
     """Return a folder that was given, or None where none was; `~` is the user's home.
 
@@ -102,22 +80,18 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
     """
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        raise ConfigError(
-            f"{name} must be the path of a folder, got {shown(value)}; for example "
-            "runs/first."
-        )
-    if isinstance(value, str) and not value.strip():
-        raise ConfigError(
-            f"{name} is empty; give a folder, such as runs/first, or leave it out."
-        )
     try:
         path = Path(value).expanduser()
-    except RuntimeError as error:
+    except (TypeError, RuntimeError) as error:  # `~` of a user without a home.
+        path, why = None, f" ({error})"
+    else:
+        why = ""
+    # An empty text would be the working directory.
+    if path is None or (isinstance(value, str) and not value.strip()):
         raise ConfigError(
-            f"{name} must be the path of a folder, got {shown(value)}: {error} Give a "
-            "path without ~."
-        ) from None
+            f"{name} must be the path of a folder, got {shown(value)}{why}; for "
+            "example runs/first."
+        )
     return path
 
 
@@ -133,11 +107,8 @@ def stored_folder(value: str | Path) -> Path:
     return folder
 
 
-def check_seconds(name: str, value: float) -> None:
-    """Refuse what is no time.
-
-    Args:
-        value: The number of seconds; infinity is one.
+def as_seconds(name: str, value: float) -> float:
+    """Return a time of 0 s or more, which may be infinite.
 
     Raises:
         ConfigError: the value is negative, not a number, or none at all.
@@ -148,6 +119,7 @@ def check_seconds(name: str, value: float) -> None:
             f"{name} must be a number of seconds, 0 or more, got {value!r}; for "
             "example 30."
         )
+    return value
 
 
 NUM_SEEDS = 2**32  # A random key is made of 32 bits.
