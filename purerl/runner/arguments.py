@@ -14,19 +14,12 @@ from purerl.config import ConfigError, shown
 from purerl.scale.devices import required
 from purerl.tracing import refuse_traced
 
-_UNKNOWN = (
-    "because NaN and infinity stand for numbers that are not known, such as the return "
-    "where no episode has ended. Switch it off: diverged agents are named without it"
-)
-_MOVES = (
-    "because programs and results move between host and devices. Switch it off, and "
-    "guard your own code by jax.transfer_guard around it"
-)
 # Debugging switches of JAX with which nothing can be trained, and why; docs/faq.md
 # names the others.
+_MOVES = "programs and results move between host and devices"
+_UNKNOWN = "NaN stands for numbers that are not known, as where no episode has ended"
 SWITCHES = {
-    "jax_disable_jit": "because programs are compiled before they run. Switch it off; "
-    "to step through an agent, call purerl.make_train(config)(key) for a few steps",
+    "jax_disable_jit": "programs are compiled before they run",
     "jax_debug_nans": _UNKNOWN,
     "jax_debug_infs": _UNKNOWN,
     "jax_transfer_guard_host_to_device": _MOVES,
@@ -50,7 +43,8 @@ def check_call(who: str, config: Any) -> None:
         value = getattr(jax.config, name)
         if value is True or str(value).startswith("disallow"):
             raise ConfigError(
-                f"{who} cannot train where JAX's {name} is {value}, {reason}."
+                f"{who} cannot train where JAX's {name} is {value}, because {reason}; "
+                "switch it off."
             )
     refuse_traced(who, config)
 
