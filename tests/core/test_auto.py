@@ -13,7 +13,7 @@ from purerl.acting import exploration
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest
-from purerl.storage import folders
+from purerl.runner.run import RunOptions
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -151,6 +151,7 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert "(3 asked for, 1 affordable within eval_share=0)" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
-        manifest.check_same(folders.load(folder), bind(again).config, (0,))
+        asked = RunOptions(again)
+        manifest.open_run(folder, bind(again).config, (0,), asked)
     with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
