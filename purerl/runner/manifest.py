@@ -197,9 +197,8 @@ def read_config(
     if str(env).startswith("<"):
         raise ConfigError(
             f"what is in {folder} was trained in an environment object, {env}, which "
-            "no file can hold (as it could one of a class at the top level of a "
-            "module, called with what are its attributes: numbers, words, functions "
-            "and environments that have names); pass config=, with that environment "
+            "no file can hold, as it is not of a class at the top level of a module, "
+            "called with what are its attributes; pass config=, with that environment "
             f"in it: purerl.{reader}(folder, config)"
             + (", or purerl.run(config, ..., resume=True)." if is_run else ".")
         )
