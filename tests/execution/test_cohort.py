@@ -6,7 +6,7 @@ import pytest
 
 from purerl.execution import cohort as cohorts
 from purerl.execution.cache import ProgramCache, share_programs
-from purerl.execution.cohort import Cohort, Job, advance, make_cohort, stream
+from purerl.execution.cohort import Job, advance, make_cohort, stream
 from purerl.execution.curves import Curves
 from purerl.execution.programs import Members, Program, crossed, cut, every, fill
 from purerl.scale.devices import make_workers
