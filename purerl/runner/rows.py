@@ -9,7 +9,6 @@ CRC-32 of its line and of all lines before it.
 
 import json
 import math
-import time
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -313,18 +312,6 @@ class Records:
         for kind, rows in read_rows(metrics).items():
             self.rows[kind] = by_member(rows, self._seeds, update)
         check_complete(metrics, self.rows["train"], update)
-
-    def back_up(self) -> None:
-        """Start again, as there is nothing to go on from, but lose no measurement."""
-        assert self._folder is not None
-        metrics = self._folder / "metrics"
-        if metrics.exists():
-            backup = metrics.with_name(f"metrics-before-{time.time_ns()}")
-            metrics.rename(backup)
-            say(
-                f"no checkpoint in {metrics.parent}: starting again; what was logged "
-                f"is in {backup.name}"
-            )
 
     def send_missing(self, trackers: Group) -> None:
         """Tell trackers all rows; they know which of them they lack."""

@@ -424,16 +424,14 @@ class RunLoop:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self.folder / "checkpoints"
         restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
-        if restored:
-            self.records.rewind(restored[0])
-        else:
+        if not restored:
             folders.refuse_lost_checkpoints(self.folder)
-            self.records.back_up()
+        update = restored[0] if restored else 0
+        self.records.rewind(update)
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.begin_trackers_anew()
-        stored, update = folders.load(self.folder), restored[0] if restored else 0
-        found = read_diverged_at(stored, self.seeds, update)
-        self.divergence.diverged_at = found
+        stored = folders.load(self.folder)
+        self.divergence.diverged_at = read_diverged_at(stored, self.seeds, update)
         self._write_diverged()
         return restored
 
