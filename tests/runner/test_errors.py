@@ -190,8 +190,8 @@ def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_p
         ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"segment_updates": -2}, "segment_updates must be a positive whole number"),
         ({"resume": True, "out": None}, "resume needs out"),
-        ({"resume": "runs/first"}, "resume must be True or False.* goes to out"),
-        ({"extend": 4096}, "extend must be True or False, got 4096.* total_timesteps"),
+        ({"resume": "runs/first"}, "resume must be True or False"),
+        ({"extend": 4096}, "extend must be True or False, got 4096"),
         ({"data_parallel": 2}, "data_parallel must be True or False, got 2"),
     ],
 )
