@@ -15,7 +15,8 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.config import ConfigError, shown
-from purerl.learning.optimiser import check_parts, is_in, name_leaves, unique
+from purerl.learning.optimiser import is_in, name_leaves
+from purerl.optimisers.check import check_parts
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 
@@ -418,3 +419,20 @@ def _updates_done(update: Any, told: int | None) -> int:
             "not known: give purerl.make_train(config, first_update=...) that number."
         )
     return told
+
+
+def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
+    """Return named leaves as a mapping.
+
+    Raises:
+        ConfigError: two leaves have one name, as where a module is called `params`.
+    """
+    found = dict(named)
+    if len(found) < len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two arrays of the networks are called {twice!r}; give the submodules of "
+            "your network other names than 'params'."
+        )
+    return found
