@@ -272,6 +272,6 @@ def test_what_a_result_refuses():
 def test_another_folder_holds_no_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="no run in"):
         purerl.load_evolution(tmp_path)
-    write_json(tmp_path / "manifest.json", {})
+    write_json(tmp_path / "manifest.json", {"kind": "run"})
     with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
         purerl.load_evolution(tmp_path)
