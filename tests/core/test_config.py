@@ -94,21 +94,9 @@ BAD_INPUT = {
         lambda _: make(env="CartPole-v2"),
         ["CartPole-v2", "Did you mean 'CartPole-v1'", "envs.registered()"],
     ),
-    "environment without its prefix": (
-        lambda _: make(env="halfcheetah"),
-        ["halfcheetah", "Did you mean 'brax/halfcheetah'"],
-    ),
-    "unknown environment option": (
-        lambda _: make(env="probe/chain", env_kwargs={"lenght": 3}),
-        ["probe/chain", "lenght", "length"],
-    ),
     "bad environment option": (
         lambda _: make(env="probe/chain", env_kwargs={"length": 1}),
         ["length must be a whole number of at least 2", "1"],
-    ),
-    "environment options as text": (
-        lambda _: make(env_kwargs="length=3"),
-        ["env_kwargs must map names of fields to values, got 'length=3'"],
     ),
     "an object that is no environment": (
         lambda _: make(env=object()),
@@ -176,10 +164,6 @@ BAD_INPUT = {
         lambda _: make(max_grad_norm=1e39),
         ["max_grad_norm must be finite, got 1e+39"],
     ),
-    "NaN learning rate": (
-        lambda _: make(learning_rate=NAN),
-        ["learning_rate must be finite", "nan"],
-    ),
     "gamma above one": (
         lambda _: make(gamma=1.01),
         ["gamma must lie between 0 and 1", "1.01", "Default: 0.99"],
@@ -217,10 +201,6 @@ BAD_INPUT = {
         lambda _: make(torso_gain=schedules.Linear(0.5, 0.1)),
         ["torso_gain must be a number", "Linear(start=0.5"],
     ),
-    "unknown torso": (
-        lambda _: make(torso="rnn"),
-        ["torso must be one of auto, mlp, cnn", "'rnn'"],
-    ),
     "cnn on a vector": (
         lambda _: make(env="CartPole-v1", torso="cnn"),
         ["CartPole-v1", "torso 'cnn' needs", "(4,)", "use mlp"],
@@ -232,10 +212,6 @@ BAD_INPUT = {
     "env_params of another shape": (
         lambda _: make(env_params={"length": np.ones(3)}),
         ["length", "(3,)", "expected ()", "jax.vmap"],
-    ),
-    "a word in env_params": (
-        lambda _: make(env_params={"length": "long"}),
-        ["length must be a number", "'long'"],
     ),
     "env_params of another environment": (
         lambda _: make(env_params=envs.make("probe/chain").default_params),
@@ -269,10 +245,6 @@ BAD_INPUT = {
     "unknown override inside a loss": (
         lambda _: override("policy_loss.clip", 0.1),
         ["policy_loss.clip", "ClipDrift", "Did you mean 'clip_eps'"],
-    ),
-    "unknown override inside env_params": (
-        lambda _: override("env_params.lenght", 0.1),
-        ["lenght", "Did you mean 'length'"],
     ),
     "a value loss for a policy loss": (
         lambda _: override("policy_loss", losses.SquaredError()),
