@@ -223,7 +223,7 @@ BAD_INPUT = {
     ),
     "a loss that is a function": (
         lambda _: make(value_loss=lambda value, target, old: value - target),
-        ["value_loss", "flax.struct.dataclass", "SquaredError()", "plain function"],
+        ["value_loss", "flax.struct.dataclass", "SquaredError()", "adding-loss.md"],
     ),
     "a loss that is a class": (
         lambda _: make(policy_loss=losses.ClipDrift),

@@ -8,8 +8,9 @@ import pytest
 import purerl
 from purerl import warm_start
 from purerl.learning import optimiser
-from purerl.learning.optimiser import check_parts, frozen_in, name_leaves
+from purerl.learning.optimiser import frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
+from purerl.optimisers.check import check_parts
 from purerl.train import bind, make_segment
 from tests.docs import pages
 from tests.helpers import assert_same_bits, tiny_config
