@@ -96,7 +96,7 @@ KINDS = {
     ),
     COMPARISON: Kind(
         "a comparison",
-        "repeat its purerl compare or purerl transfer command with --out {folder}",
+        "repeat its purerl compare command with --out {folder}",
         ("plot", "report"),
     ),
 }

@@ -114,15 +114,11 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
     "args",
     [
         ["train", "--out", ""],
-        ["train", "--out="],
-        ["sweep", "--out", ""],
-        ["tune", "--out", ""],
-        ["transfer", "--loss", "squared", "--out", ""],
+        ["sweep", "--out="],
         ["train", "--resume", ""],
         ["train", "--config", ""],
         ["plot", ""],
         ["evaluate", ""],
-        ["report", ""],
     ],
 )
 def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):

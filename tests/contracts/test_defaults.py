@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import purerl
-from purerl.cli import plan, policies
+from purerl.cli import lanes, policies
 
 TOOLS = {
     "train": purerl.run,
@@ -22,9 +22,9 @@ TOOLS = {
 }
 # Commands with a class of flags of their own.
 OWN = {
-    "render": policies.Render,
-    "export": policies.Export,
-    "lanes": plan.FindLanes,
+    "render": policies.RENDER,
+    "export": policies.EXPORT,
+    "lanes": lanes.FindLanes,
 }
 # A flag of another type: the folder of the run.
 OTHERS = {("export", "out")}
