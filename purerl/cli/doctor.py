@@ -15,7 +15,7 @@ from purerl.envs.registry import SUITES
 from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
-OPTIONAL = ("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint", *SUITES)
+OPTIONAL = ("gymnax", "brax", "distrax", "evosax", *SUITES)
 
 
 @dataclasses.dataclass(kw_only=True)

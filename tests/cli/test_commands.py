@@ -152,7 +152,7 @@ def test_help_of_every_command(command, capsys):
         (["train", "--config", "missing.yaml"], "cannot read the config"),
         (["train", "--resume", "missing"], "there is no folder missing"),
         (["train", "--resume", "x", "--seeds", "2"], "--seeds cannot be given with"),
-        (["train", "--env-params", "max_steps_in_episode=0.7"], "a whole number"),
+        (["train", "--env-params", "max_steps_in_episode=0.7"], "a number of steps"),
         (["train", "--env-params", "length=[1"], "cannot read the value"),
         (["train", "--seeds", "0"], "seeds must be"),
         (["evaluate", "x", "--episode-seed", "-1"], "episode_seed must be a whole n"),

@@ -1,5 +1,6 @@
 """A loss of one's own: written with its type, read back, and told from others."""
 
+import re
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from flax import struct
 import purerl
 from purerl import losses, serialise
 from purerl.config import ConfigError
-from purerl.runner import manifest
+from purerl.storage.folders import differences
 
 HERE = __name__
 
@@ -98,7 +99,7 @@ def test_an_unregistered_loss_is_known_by_its_import_path():
     assert serialise.from_dict(plain) == config
     for path, words in {
         "lab.losses:Soft": "has not been imported.*--import lab.losses",
-        f"{HERE}:Softer": "cannot find the loss .*Softer",
+        f"{HERE}:Softer": "cannot find .*Softer",
         f"{HERE}:stored": "must be a flax.struct.dataclass with __call__",
         "os:abort": "must be a flax.struct.dataclass with __call__",
     }.items():
@@ -112,12 +113,9 @@ def stored(config):
 
 def test_equal_fields_of_another_class_are_another_config():
     soft, hard = (purerl.PPOConfig(policy_loss=cls(0.5)) for cls in (Soft, Hard))
-    manifest.check_same(stored(soft), soft, [0])
-    with pytest.raises(ConfigError, match=r"policy_loss is .*:Soft.* and .*:Hard"):
-        manifest.check_same(stored(soft), hard, [0])
-    losses.register("Hard", Hard)
-    with pytest.raises(ConfigError, match=r"policy_loss is .*:Soft.* and .*'Hard'"):
-        manifest.check_same(stored(soft), hard, [0])
+    assert differences(stored(soft), stored(soft)) == []
+    (found,) = differences(stored(soft), stored(hard))
+    assert re.match(r"policy_loss is .*:Soft.* and .*:Hard", found)
 
 
 def test_the_same_cell_may_run_twice(registry):
@@ -132,7 +130,6 @@ def test_the_same_cell_may_run_twice(registry):
     ("name", "cls", "fragments"),
     [
         ("ClipDrift", Soft, ["'ClipDrift' of", "Soft", "purerl.losses.policy.ClipDri"]),
-        ("Clip", losses.ClipDrift, ["'Clip' of", "'ClipDrift'", "another name"]),
         ("Square", lambda r, a: r**2, ["'Square'", "flax.struct.dataclass"]),
         ("Number", float, ["'Number'", "flax.struct.dataclass", "float"]),
         ("my drift", Soft, ["'my drift'", "'Soft'"]),

@@ -54,15 +54,8 @@ class EventFile:
         for part in (struct.pack("<Q", len(message)), message):
             self._records += [part, struct.pack("<I", masked_crc32c(part))]
 
-    def flush(self) -> None:
-        """Write everything that was added, for other processes to read."""
-        self._write(is_last=False)
-
-    def close(self) -> None:
-        """Write what is left, and wait until all of it is on the disk."""
-        self._write(is_last=True)
-
-    def _write(self, is_last: bool) -> None:
+    def flush(self, is_last: bool = False) -> None:
+        """Write everything that was added; at the end, wait until it is on the disk."""
         # Taken first: what was perhaps written must not be written again.
         records, self._records = self._records, []
         if not (records or is_last):
@@ -87,7 +80,6 @@ class TensorBoardTracker(Tracker):
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
         self._files: dict[int | None, EventFile] = {}
-        self._last: dict[int, dict[str, float]] = {}
         self._steps = 0
 
     @property
@@ -119,12 +111,9 @@ class TensorBoardTracker(Tracker):
         from tensorboardX.summary import scalar
 
         self._steps = step
-        values = dict(scalars(row))
-        parts = [part for n, x in values.items() for part in scalar(n, x).value]
+        parts = [part for n, x in scalars(row) for part in scalar(n, x).value]
         if parts:
             self._file(member).add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
-        if self._run.is_sweep:
-            self._last.setdefault(member, {}).update(values)
 
     def flush(self) -> None:
         """Write the files that were added to."""
@@ -132,21 +121,8 @@ class TensorBoardTracker(Tracker):
             file.flush()
 
     def end_member(self, member: int) -> None:
-        """Write a member's last rows; in a sweep, its row of the HPARAMS table too."""
-        about = self._run.members[member]
-        if self._run.is_sweep:
-            from tensorboardX.summary import hparams
-
-            # Numbers stay numbers, so that the table sorts and plots them.
-            numbers = {
-                name: value
-                for name, value in about.labels.items()
-                if isinstance(value, int | float)
-            }
-            params = {**flat_params(about.params), **numbers}
-            for part in hparams(params, self._last.pop(member, {})):
-                self._file(member).add(part)
-        self._files.pop(member).close()
+        """Write a member's last rows."""
+        self._files.pop(member).flush(is_last=True)
 
     def artifact(self, path: Path, name: str) -> None:
         """Show a picture; other files lie in the run's folder already."""
@@ -163,7 +139,7 @@ class TensorBoardTracker(Tracker):
         """Write what is left, and wait until it is on the disk."""
         del status
         for file in self._files.values():
-            file.close()
+            file.flush(is_last=True)
         self._files.clear()
 
     def where(self) -> str:
