@@ -96,11 +96,11 @@ CASES = {
     ),
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
-        "cannot read the config .* it is no text",
+        "cannot read the config .*lpg-rule",
     ),
     "a schedule of optax": (
         make(learning_rate=optax.cosine_decay_schedule(1e-3, 100)),
-        "learning_rate must be a number, or a schedule",
+        "learning_rate must be a number.* A schedule may be",
     ),
     "a schedule's text": (
         make(learning_rate="Linear(1e-3,0)"),
@@ -109,11 +109,11 @@ CASES = {
     "an optimiser's text": (make(optimiser="Adam"), "optimiser.*parse_part"),
     "a distribution's text": (
         make(env_params={"length": "Uniform(.4,.6)"}),
-        "length must be a number or .*parse_part",
+        "length must be a number or a distribution",
     ),
     "two ends in place of a distribution": (
         make(env_params={"length": (0.4, 0.6)}),
-        r"length.*use Uniform\(0\.4, 0\.6\)",
+        r"length has shape \(2,\)",
     ),
     "a distribution that moves": (
         make(env_params={"length": Uniform(0.4, schedules.Linear(0.5, 2.0))}),

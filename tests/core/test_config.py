@@ -83,8 +83,8 @@ def read_yaml(tmp_path, text):
 
 # Fields of PPO that are wrong, and what the sentence names.
 BAD_FIELDS = [
-    ({"env": "CartPole-v2"}, "CartPole-v2.*did you mean CartPole-v1"),
-    ({"env": "halfcheetah"}, "did you mean brax/halfcheetah"),
+    ({"env": "CartPole-v2"}, "CartPole-v2.*Did you mean 'CartPole-v1'"),
+    ({"env": "halfcheetah"}, "Did you mean 'brax/halfcheetah'"),
     ({"env": "probe/chain", "env_kwargs": {"lenght": 3}}, "lenght.*length"),
     ({"env": "probe/chain", "env_kwargs": {"length": 1}}, "length must be.*1"),
     ({"env_kwargs": "length=3"}, "env_kwargs must map"),
@@ -118,7 +118,7 @@ BAD_FIELDS = [
     ({"policy": "gaussian"}, "'gaussian'.*discrete action space"),
     ({"env": CONTINUOUS, "policy": "categorical"}, "'categorical'.*continuous"),
     ({"env": unbounded(), "policy": "tanh_gaussian"}, "'tanh_gaussian'.*bounded"),
-    ({"torso_gain": schedules.Linear(0.5, 0.1)}, "torso_gain.*can be no schedule"),
+    ({"torso_gain": schedules.Linear(0.5, 0.1)}, "torso_gain must be a number"),
     ({"torso": "rnn"}, "torso must be one of.*'rnn'"),
     ({"torso": "cnn"}, r"torso 'cnn'.*\(4,\)"),
     ({"env_params": {"lenght": 1.0}}, "lenght.*Did you mean 'length'"),
@@ -456,9 +456,12 @@ LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647"
             for x in (INF, "1e12", 2**31, 0, Uniform(0, 100), Uniform(9, 1e12))
         ),
         (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT),
-        ({"max_steps_in_episode": 1.5}, "must be a whole number, got 1.5"),
+        ({"max_steps_in_episode": 1.5}, "must be a whole number.* got 1.5"),
         ({"length": None}, "length must be a number"),
-        ({"length": purerl.schedules.Linear(0.2, 1.0)}, "length.*train_schedules"),
+        (
+            {"length": purerl.schedules.Linear(0.2, 1.0)},
+            "length must be a number or a distribution",
+        ),
     ],
 )
 def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):

@@ -119,13 +119,11 @@ PAIRS = {
     "closures": (Plain(mask=at_most(2)), Plain(mask=at_most(3))),
     "compiled functions": (Plain(f=jax.jit(at_most(1))), Plain(f=jax.jit(at_most(2)))),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
-    "methods": (Plain(f=Paid(1).reset), Plain(f=Paid(2).reset)),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
     "environments": (
         Plain(_env=make("CartPole-v1")),
         Plain(_env=make("Acrobot-v1")),
     ),
-    "partials": (Plain(f=functools.partial(max, 1)), Plain(f=functools.partial(max))),
     "hosted": (make("gymnasium/CartPole-v1"), make("gymnasium/Acrobot-v1")),
 }
 

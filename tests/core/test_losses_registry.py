@@ -99,7 +99,7 @@ def test_an_unregistered_loss_is_known_by_its_import_path():
     assert serialise.from_dict(plain) == config
     for path, words in {
         "lab.losses:Soft": "has not been imported.*--import lab.losses",
-        f"{HERE}:Softer": "cannot find the loss .*Softer",
+        f"{HERE}:Softer": "cannot find .*Softer",
         f"{HERE}:stored": "must be a flax.struct.dataclass with __call__",
         "os:abort": "must be a flax.struct.dataclass with __call__",
     }.items():
@@ -122,7 +122,6 @@ def test_equal_fields_of_another_class_are_another_config():
     ("name", "cls", "words"),
     [
         ("ClipDrift", Soft, "'ClipDrift' of .*Soft"),
-        ("Clip", losses.ClipDrift, "'Clip' of .*'ClipDrift'"),
         ("Square", lambda r, a: r**2, "'Square'.*flax.struct.dataclass"),
         ("my drift", Soft, "'my drift'"),
     ],
