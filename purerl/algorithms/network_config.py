@@ -13,16 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
-from purerl.config import (
-    LAYERS,
-    POSITIVE,
-    Check,
-    TrainConfig,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import TrainConfig, config_dataclass, dynamic, static
+from purerl.config.fields import LAYERS, POSITIVE, Check, one_of
 from purerl.networks import modules, observe
 from purerl.types import Array
 
