@@ -54,9 +54,11 @@ class ActionValues(abc.ABC):
     Attributes:
         acting_levels: `[M]` levels at which the network is asked for the values that
             choose actions; None where it takes no levels.
+        clip_targets: Largest absolute return in a target; None for no bound.
     """
 
     acting_levels: Array | None = None
+    clip_targets: Array | float | None = None
 
     def draw_levels(self, key: Array, num: int) -> Levels:
         """Draw the levels of a gradient step on `num` samples; the key is consumed."""
@@ -77,6 +79,12 @@ class ActionValues(abc.ABC):
             following: `[N, ...]` distributions of what follows, from `of_action`,
                 `of_best` or `of_policy`.
         """
+
+    def returns(self, reward: Array, discount: Array, following: Array) -> Array:
+        """Return `reward + discount * following`, within `clip_targets`."""
+        found = reward + discount * following
+        bound = self.clip_targets
+        return found if bound is None else jnp.clip(found, -bound, bound)
 
     @abc.abstractmethod
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
@@ -146,7 +154,7 @@ class Expected(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return `r + discount * following`, `[N]`."""
-        return reward + discount * following
+        return self.returns(reward, discount, following)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
         """Return the loss of the TD errors, `[N]`."""
@@ -188,7 +196,7 @@ class Categorical(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return the projected probabilities, `[N, K]`."""
-        points = reward[:, None] + discount[:, None] * self.atoms[None]
+        points = self.returns(reward[:, None], discount[:, None], self.atoms[None])
         return project(points, following, self.atoms)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
@@ -239,7 +247,7 @@ class Quantile(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return the targets' quantiles, `[N, K]`."""
-        return reward[:, None] + discount[:, None] * following
+        return self.returns(reward[:, None], discount[:, None], following)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
         """Return the quantile Huber loss `[N]`, at the midpoints without `levels`."""
@@ -282,6 +290,12 @@ def midpoints(num: int) -> Array:
 
 def make(config: Any) -> ActionValues:
     """Make the kind of action values of a `DQNConfig`, whose leaves may be traced."""
+    kind = _of_name(config)
+    kind.clip_targets = config.clip_targets
+    return kind
+
+
+def _of_name(config: Any) -> ActionValues:
     if config.values == "categorical":
         return Categorical(config.num_atoms, config.value_min, config.value_max)
     if config.values == "quantile":

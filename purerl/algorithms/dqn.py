@@ -10,7 +10,8 @@ online network's choice `argmax_a Q(s', a)` (van Hasselt et al. 2016). `dueling`
 the network into value and advantages (Wang et al. 2016); `n_step` sums n rewards
 before bootstrapping; `prioritised` samples in proportion to the last TD error and
 weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
-time limit bootstraps: see `batches.Batch`.
+time limit bootstraps: see `batches.Batch`. `clip_targets` keeps `y` within what returns
+can be, as in hindsight replay (Andrychowicz et al. 2017).
 
 What is learned of an action, and its loss, is `values`: the mean above, or the
 distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; see
@@ -137,6 +138,12 @@ class DQNConfig(QConfig, PrioritisedConfig):
     )
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
     value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
+    clip_targets: float | None = dynamic(
+        None,
+        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1; None "
+        "for no bound.",
+        POSITIVE_OR_NONE,
+    )
     num_quantiles: int = static(
         51, "Number of quantiles where values is quantile.", POSITIVE
     )

@@ -176,7 +176,20 @@ def test_quantiles_learn_the_distribution_of_returns(values):
     np.testing.assert_allclose(means, [0.75, 0.5], atol=0.03)
 
 
-# Targets: double by means, and Munchausen's.
+# Targets: clipped, double by means, and Munchausen's.
+
+
+@pytest.mark.parametrize("values", ["expected", "categorical", "quantile"])
+def test_targets_stay_within_their_bound(values):
+    kind = make(values=values, clip_targets=1.5)[0].kind
+    reward = jnp.array([0.5, 9.0, -9.0])
+    likely = jnp.ones((3,) if values == "expected" else (3, ATOMS)) / ATOMS
+    target = kind.target(reward, 0.0 * reward, likely)  # Nothing follows.
+    means = {
+        "expected": lambda x: x,
+        "categorical": lambda x: x @ kind.atoms,
+    }.get(values, lambda x: x.mean(-1))(target)
+    np.testing.assert_allclose(means, [0.5, 1.5, -1.5], atol=1e-5)
 
 
 @pytest.mark.parametrize("double", [False, True])
