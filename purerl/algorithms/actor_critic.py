@@ -24,10 +24,17 @@ from purerl import networks
 from purerl.accelerator import twins
 from purerl.acting import rollout
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import checks, network_config, off_policy, replayed_memory
+from purerl.algorithms import (
+    checks,
+    network_config,
+    off_policy,
+    replay_config,
+    replayed_memory,
+)
 from purerl.algorithms import memory as memories
 from purerl.algorithms.network_config import ActorConfig
-from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
+from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
+from purerl.algorithms.replay_config import OffPolicyConfig
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -121,31 +128,49 @@ def validate(config: Any, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     _check_sequences(config)
-    off_policy.validate(config)
-    has_std = hasattr(config, "log_std_min")
+    replay_config.validate(config)
     space: Any = env.action_space(env.default_params)
-    if is_discrete(space) and not (has_std and hasattr(space, "n")):
-        needed, instead = "continuous actions", "DQNConfig or SACConfig"
-        if has_std:
-            needed += ", or one discrete action at a time"
-        if not hasattr(space, "n"):
-            instead = checks.instead_of_values(space)
+    is_choice, has_std = hasattr(space, "n"), hasattr(config, "log_std_min")
+    if is_choice and has_std:
+        num = int(space.n)
+        outputs, words = (num,), f"logits of {num} actions"
+    elif is_discrete(space):
+        needed = "continuous actions" + has_std * ", or one discrete action at a time"
+        other = checks.instead_of_values(space)
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
-            f"{instead}."
+            f"{'DQNConfig or SACConfig' if is_choice else other}."
         )
-    if is_discrete(space):
-        num = int(space.n)
-        _check_networks(config, env, (num,), f"logits of {num} actions")
-        return
-    _check_bounded_actions(config, env)
-    num = int(np.prod(space.shape, dtype=int))
-    if has_std:
-        words = f"a pair of mean and log standard deviation of {num} numbers"
-        _check_networks(config, env, [(num,), (num,)], words)
     else:
-        words = f"actions of {num} numbers, before the tanh that comes after it"
-        _check_networks(config, env, (num,), words)
+        _check_bounds(config, env, space)
+        num = int(np.prod(space.shape, dtype=int))
+        outputs, words = (num,), f"actions of {num} numbers, before their tanh"
+        if has_std:
+            outputs = [(num,), (num,)]
+            words = f"a pair of mean and log standard deviation of {num} numbers"
+    shape = obs_shape(env.observation_space(env.default_params))
+    if memories.has_memory(config):
+        size = checks.checked_size(config, env)
+        for field in ("actor", "critic"):
+            checks.check_head(config, field, size)
+        checks.check_torsos(config, env, ("torso", "critic"))
+        checks.check_own(config, env, "critic")
+        shape = (size,)
+        is_named = network_config.own(config, "critic") is None
+        if is_named and not config.head_sizes and not is_choice:
+            raise ConfigError(
+                "head_sizes must have a layer where actions are continuous, got (): "
+                "without one a critic is linear in the action."
+            )
+    else:
+        checks.check_torsos(config, env, ("actor", "critic"))
+    checks.check_whole(config, "actor", [shape], outputs, words)
+    judged, values, words = [shape, (num,)], (), "one value each"
+    if is_choice:
+        judged, values, words = [shape], (num,), f"values of {num} actions"
+    if quantiles := getattr(config, "num_quantiles", 0):
+        values, words = (*values, quantiles), f"{quantiles} quantiles each"
+    checks.check_whole(config, "critic", judged, values, words)
 
 
 def _check_sequences(config: Any) -> None:
@@ -157,71 +182,26 @@ def _check_sequences(config: Any) -> None:
     if config.num_steps != 1:
         raise ConfigError(
             f"num_steps must be 1 with a memory, got {config.num_steps}: a round is a "
-            f"sequence of every environment; set sequence_length "
-            f"({config.sequence_length}) in its place."
+            "sequence of every environment; set sequence_length."
         )
-    length, size = config.sequence_length, config.batch_size
-    if size % length:
-        near = max(1, size // length) * length
+    if config.batch_size % config.sequence_length:
         raise ConfigError(
-            f"batch_size must be divisible by sequence_length ({length}) with a memory,"
-            f" got {size}: a batch has whole sequences; nearest: {near} or "
-            f"{near + length}."
+            f"batch_size must be divisible by sequence_length "
+            f"({config.sequence_length}) with a memory, got {config.batch_size}."
         )
-    off_policy.validate_sequences(config)
+    replay_config.validate_sequences(config)
 
 
-def _check_bounded_actions(config: Any, env: Environment) -> None:
+def _check_bounds(config: Any, env: Environment, space: Any) -> None:
     """Refuse actions to whose bounds nothing can be scaled."""
-    space: Any = env.action_space(env.default_params)
-    if not hasattr(space, "low"):
-        raise ConfigError(
-            f"{type(config).__name__} needs actions of one box of numbers, got {space} "
-            f"of {env.name}; use PPOConfig, or make them one box in a wrapper."
-        )
-    try:
-        check_real(space)
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    ends = map(without_far_ends, (space.low, space.high))
+    check_real(space)
+    ends = [without_far_ends(getattr(space, end, np.inf)) for end in ("low", "high")]
     if not all(np.all(np.isfinite(end)) for end in ends):
         raise ConfigError(
-            f"{type(config).__name__} needs bounded actions, because it scales them "
-            f"from [-1, 1], got {space} of {env.name}; bound them in a wrapper, or use "
-            "PPOConfig."
+            f"{type(config).__name__} needs bounded actions of one box, which it "
+            f"scales from [-1, 1], got {space} of {env.name}; bound them in a wrapper, "
+            "or use PPOConfig."
         )
-
-
-def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
-    """Refuse networks that do not fit the observations, the policy or the actions."""
-    space: Any = env.action_space(env.default_params)
-    shape = obs_shape(env.observation_space(env.default_params))
-    if memories.has_memory(config):
-        size = checks.checked_size(config, env)
-        for field in ("actor", "critic"):
-            checks.check_head(config, field, size)
-        checks.check_torsos(config, env, ("torso", "critic"))
-        checks.check_own(config, env, "critic")
-        shape = (size,)
-        is_auto = network_config.own(config, "critic") is None
-        if is_auto and not config.head_sizes and not hasattr(space, "n"):
-            raise ConfigError(
-                "head_sizes must have a layer where actions are continuous, got (): "
-                "without one a critic is linear in the action; (256,) is the default."
-            )
-    else:
-        checks.check_torsos(config, env, ("actor", "critic"))
-    checks.check_whole(config, "actor", [shape], outputs, words)
-    if hasattr(space, "n"):
-        judged, values = [shape], (int(space.n),)
-        said = f"values of {space.n} actions"
-    else:
-        judged, values = [shape, (int(np.prod(space.shape, dtype=int)),)], ()
-        said = "one value each"
-    quantiles = getattr(config, "num_quantiles", 0)
-    if quantiles:
-        values, said = (*values, quantiles), f"{quantiles} quantiles each"
-    checks.check_whole(config, "critic", judged, values, said)
 
 
 def build(
@@ -245,11 +225,10 @@ def build(
     memory = replayed_memory.build(config, shape) if has_memory else None
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
-    if head.is_discrete:
-        actor, critics = logits_actor(config, shape, num), all_critics
-    else:
-        actor, critics = make_actor(config, shape, num), action_critics
-    nets = {"actor": actor, "critics": critics(config, shape, num)}
+    nets = {
+        "actor": (logits_actor if head.is_discrete else make_actor)(config, shape, num),
+        "critics": make_critics(config, shape, num if head.is_discrete else None),
+    }
     if memory is not None:
         nets = replayed_memory.with_memories(memory, **nets)
     return agent._replace(**nets)
@@ -292,26 +271,16 @@ def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
 
 
-def all_critics(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make the critics of all discrete actions: two, or as many as the config says."""
-
-    def make() -> nn.Module:
-        own = network_config.whole(config, "critic", shape)
-        if own is not None:
-            return own
-        torso = layers_of(config, shape, "critic")
-        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-
-    return _critics(config, make)
-
-
-def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
-    """Make the critics of observation and action: two, or as many as the config says.
+def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.Module:
+    """Make the critics: two side by side, or an ensemble in one.
 
     What is no vector, and what a torso of the user's own sees, is made features before
     it stands beside the action, as a memory has done already.
+
+    Args:
+        num_actions: Discrete actions, which are all valued at once; None where
+            the action is an input.
     """
-    del num_actions
     has_memory = memories.has_memory(config)
     sizes = config.critic_hidden_sizes or config.hidden_sizes
 
@@ -319,6 +288,9 @@ def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
         own = network_config.whole(config, "critic", shape)
         if own is not None:
             return own
+        if num_actions is not None:
+            torso = layers_of(config, shape, "critic")
+            return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
         return networks.ActionCritic(
             config.head_sizes if has_memory else sizes,
             config.activation,
@@ -331,11 +303,6 @@ def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
             getattr(config, "crossq", False),
         )
 
-    return _critics(config, make)
-
-
-def _critics(config: Any, make: Callable[[], nn.Module]) -> nn.Module:
-    """Two critics side by side, or an ensemble in one."""
     if is_stacked(config):
         return networks.Ensemble(make, config.num_critics)
     return networks.Twin(make)

@@ -33,7 +33,8 @@ from purerl.algorithms.actor_critic import (
     is_stacked,
     uses_subset,
 )
-from purerl.algorithms.off_policy import Batch, Learner, PrioritisedConfig
+from purerl.algorithms.off_policy import Batch, Learner
+from purerl.algorithms.replay_config import PrioritisedConfig
 from purerl.algorithms.replayed_memory import HEAD, WithMemory
 from purerl.config import (
     FEW,
@@ -85,21 +86,18 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
     critic_subset: int = static(
         0,
-        "Critics, drawn anew in every gradient step, whose smallest value makes the "
-        "target (REDQ's has 2 of 10); 0 takes all.",
+        "Critics, drawn in every gradient step, that make the target (REDQ's has 2 of "
+        "10); 0 takes all.",
         NON_NEGATIVE,
     )
     num_quantiles: int = static(
         0,
-        "Quantiles of the return that a critic gives (TQC's has 25), fitted with "
-        "value_loss, or Huber's where that is squared; 0 takes the mean alone.",
+        "Quantiles of the return that a critic gives (TQC has 25), with value_loss, or "
+        "Huber's where that is squared; 0 takes the mean alone.",
         NON_NEGATIVE,
     )
     dropped_quantiles: int = static(
-        2,
-        "Number of the largest quantiles of each critic that the target leaves "
-        "out, where num_quantiles is not 0.",
-        NON_NEGATIVE,
+        2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
     )
 
     @property
@@ -124,11 +122,9 @@ def validate(config: EnsembleConfig) -> None:
     if getattr(chosen, "needs_layers", False) and is_stacked(config):
         kind = type(chosen).__name__
         raise ConfigError(
-            f"optimiser must not be {kind}() with num_critics "
-            f"{config.num_critics} and critic_subset {config.critic_subset}: the "
-            "layers of these critics lie side by side in one array each, and "
-            f"{kind} must see them one by one. Use optimiser=Adam(), or two "
-            "critics without critic_subset."
+            f"optimiser must not be {kind}() with num_critics {config.num_critics} and "
+            f"critic_subset {config.critic_subset}: the layers of these critics lie "
+            f"side by side in one array, and {kind} must see them one by one."
         )
     if not config.prioritised:
         check_idle(config, PRIORITIES, "prioritised", "prioritised=True")
@@ -137,34 +133,25 @@ def validate(config: EnsembleConfig) -> None:
         return
     if config.dropped_quantiles >= config.num_quantiles:
         raise ConfigError(
-            "dropped_quantiles must be less than num_quantiles "
-            f"({config.num_quantiles}), got {config.dropped_quantiles}: nothing would "
-            "be left of the target."
+            f"dropped_quantiles must be less than num_quantiles "
+            f"({config.num_quantiles}), got {config.dropped_quantiles}."
         )
 
 
 def subsets(config: EnsembleConfig) -> Draw | None:
-    """Return what draws the critics of the target, as `Hooks.draw_shared`."""
+    """Return what draws the critics of the target, as `Hooks.draw_shared`.
+
+    It draws sets of M of E, uniform without replacement, int32 `[*shape, M]`.
+    """
     if not uses_subset(config):
         return None
-    numbers = {"num_critics": config.num_critics, "subset": config.critic_subset}
-    return partial(draw_subsets, **numbers)
 
+    def draw(key: Array, shape: tuple[int, ...]) -> Array:
+        # The places of the M largest of E independent numbers are a random subset.
+        uniform = jax.random.uniform(key, (*shape, config.num_critics))
+        return jax.lax.top_k(uniform, config.critic_subset)[1]
 
-def draw_subsets(
-    key: Array, shape: tuple[int, ...], *, num_critics: int, subset: int
-) -> Array:
-    """Draw sets of critics, uniform without replacement, int32 `[*shape, M]`.
-
-    Args:
-        key: Random key, consumed.
-        shape: Leading axes of the sets.
-        num_critics: E, the number of critics.
-        subset: M, the number of critics in a set.
-    """
-    # The places of the M largest of E independent numbers are a random subset.
-    uniform = jax.random.uniform(key, (*shape, num_critics))
-    return jax.lax.top_k(uniform, subset)[1]
+    return draw
 
 
 def members(critics: Any, params: PyTree, subset: Array | slice) -> tuple[Any, PyTree]:
@@ -272,9 +259,12 @@ def fit_critics(
     """
 
     def error(one: Array, target: Array) -> Array:
-        if config.num_quantiles:
-            return quantile.regression(_quantile_loss(config), one, target)
-        return value_error(config.value_loss, one, target)
+        if not config.num_quantiles:
+            return value_error(config.value_loss, one, target)
+        # The squared error of quantiles has no minimum of its own.
+        is_squared = isinstance(config.value_loss, SquaredError)
+        of_one = HuberError() if is_squared else config.value_loss
+        return quantile.regression(of_one, one, target)
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics, PyTree]]:
         found, target, statistics = evaluate_critics(params)
@@ -286,7 +276,11 @@ def fit_critics(
         total = (batch.weight * errors).mean()
         means = _means(config, found)
         metrics = {"value_loss": total, "q_value": means[0].mean()}
-        return total, (_td_error(config, means, target), metrics, statistics)
+        center = target.mean(0) if config.num_quantiles else target
+        td_error = center - means[0]
+        if config.prioritised:
+            td_error = jnp.abs(center[None] - jnp.stack([*means])).mean(0)
+        return total, (td_error, metrics, statistics)
 
     minimise = jax.grad(loss, has_aux=True)
     grads, (td_error, metrics, statistics) = minimise(learner.params["critics"])
@@ -328,17 +322,3 @@ def learn(
     due = count.completes(config.policy_delay)
     learner, more = change_or_wait(due, improve, wait, learner)
     return learner, td_error, metrics | more
-
-
-def _quantile_loss(config: EnsembleConfig) -> Any:
-    """The loss of one quantile: not the squared error, whose minimum is none."""
-    chosen = config.value_loss
-    return HuberError() if isinstance(chosen, SquaredError) else chosen
-
-
-def _td_error(config: EnsembleConfig, means: Values, target: Array) -> Array:
-    """TD errors `[N]`, of distributions those of their means."""
-    center = target.mean(0) if config.num_quantiles else target
-    if not config.prioritised:
-        return center - means[0]
-    return jnp.abs(center[None] - jnp.stack([*means])).mean(0)

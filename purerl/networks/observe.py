@@ -312,12 +312,9 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
-        by_key = isinstance(parts, Mapping)
-        if not isinstance(obs, Mapping if by_key else tuple):
-            expected = f"dict with {', '.join(parts)}" if by_key else "tuple"
+        if not isinstance(obs, Mapping if isinstance(parts, Mapping) else tuple):
             raise ConfigError(
-                f"{what} must be a {expected}, got {_kind(obs)}. Give what the "
-                "environment's reset and step return."
+                f"{what} must have the parts of {space}, got {type(obs).__name__}."
             )
         known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
         for key, part in _items(space):
@@ -326,22 +323,14 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
         return
     shape = tuple(space.shape)
     try:
-        given = np.shape(obs)
+        given: Any = type(obs).__name__ if isinstance(obs, Mapping) else np.shape(obs)
     except ValueError:  # It is ragged.
-        given = None
-    if given is None or given[len(given) - len(shape) :] != shape:
-        got = type(obs).__name__ if given is None or isinstance(obs, Mapping) else given
+        given = type(obs).__name__
+    if isinstance(given, str) or given[len(given) - len(shape) :] != shape:
         raise ConfigError(
             f"{what} must have the shape {shape}, or axes of a batch before it, got "
-            f"{got}. Give what the environment's reset and step return."
+            f"{given}. Give what the environment's reset and step return."
         )
-
-
-def _kind(obs: Any) -> str:
-    """Say what an observation is, for a message."""
-    if isinstance(obs, jax.Array | np.ndarray):
-        return f"an array of shape {obs.shape}"
-    return f"a {type(obs).__name__}"
 
 
 def _shapes_of(space: Any) -> PyTree:

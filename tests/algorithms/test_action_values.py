@@ -245,23 +245,6 @@ def test_munchausen_targets_are_the_papers(values):
 # Networks: the split, masks, modules of the user's own.
 
 
-def test_a_single_output_is_the_critic_of_means():
-    parts, restore, learner = make(dueling=True)
-    single = purerl.networks.ReturnCritic(
-        parts.network.torso,
-        2,
-        None,
-        purerl.networks.Dense,
-        parts.network.make_stream,
-        dueling=True,
-    )
-    obs = jax.random.normal(jax.random.key(5), (3, 4))
-    params = restore(learner.params)
-    np.testing.assert_allclose(
-        single.apply(params, obs), parts.network.apply(params, obs), rtol=1e-5
-    )
-
-
 @pytest.mark.parametrize("values", DISTRIBUTIONS)
 def test_advantages_are_centred_output_by_output(values):
     parts, restore, learner = make(values=values, dueling=True)
@@ -304,10 +287,10 @@ def test_what_contradicts_is_refused_in_a_sentence():
     refused(
         "value_min must be less", values="categorical", value_min=5.0, value_max=5.0
     )
-    refused("double must be False", munchausen=True)
-    refused("n_step must be 1", munchausen=True, double=False, n_step=3)
+    refused("munchausen needs double=False", munchausen=True)
+    refused("munchausen needs .* n_step=1", munchausen=True, double=False, n_step=3)
     huber = purerl.losses.HuberError(1.0)
-    refused("set kappa", values="quantile", value_loss=huber)
+    refused("value_loss must be", values="quantile", value_loss=huber)
     refused("values must be one of", values="mean")
     refused("num_atoms must be at least 2", num_atoms=1)
     purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
@@ -316,5 +299,5 @@ def test_what_contradicts_is_refused_in_a_sentence():
 def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():
     own = nets.Policy(2)
     refused(r"\(3, 2, 5\).*5 numbers of the return", critic=own, values="quantile")
-    refused("takes no levels", critic=own, values="implicit")
-    refused("noisy must be False", critic=own, noisy=True)
+    refused("critic must not be .* 'implicit'", critic=own, values="implicit")
+    refused("critic must not be .* noisy", critic=own, noisy=True)

@@ -274,10 +274,11 @@ class Pictures(ContinuousProbe):
 
 
 def test_what_crossq_cannot_normalise_is_refused():
-    with pytest.raises(ConfigError, match="crossq must be False where actions are"):
+    with pytest.raises(
+        ConfigError, match="False with the discrete"
+    ):
         purerl.make_train(CONFIG.replace(env="CartPole-v1"))
-    words = "actor must have the dense layers of a .* with torso 'cnn' for"
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match="crossq must be False with a torso"):
         purerl.make_train(CONFIG.replace(torso="cnn"))
     config = CONFIG.replace(num_envs=2)
     with pytest.raises(ConfigError, match="crossq must be False where one agent is"):
@@ -287,8 +288,7 @@ def test_what_crossq_cannot_normalise_is_refused():
 def test_an_optimiser_to_which_statistics_would_be_parameters_is_refused():
     for chosen in (LearnedOptimiser.make(3), OpenOptimiser.make(4, 3)):
         config = CONFIG.replace(optimiser=chosen)
-        words = rf"optimiser must not be {type(chosen).__name__}\(\) where crossq"
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=f"optimiser={type(chosen).__name__}"):
             sac.validate(config, resolve_env(config))
     config = CONFIG.replace(optimiser=Muon())
     sac.validate(config, resolve_env(config))

@@ -108,7 +108,7 @@ def test_a_memory_of_this_package_needs_no_import_path(text):
 
 
 UNREADABLE = {
-    "class": (nets.Torso, "got the class Torso; call it to make one, such as Torso()"),
+    "class": (nets.Torso, "got the class Torso; call it to make a module"),
     "nowhere": (
         "nowhere.nets:Torso",
         "the module 'nowhere.nets' has not been imported",
@@ -123,7 +123,7 @@ UNREADABLE = {
     ),
     "text": ("tests.nets:Torso(features", "cannot read 'tests.nets:Torso(features'"),
     "field": ("tests.nets:Torso(feature=1)", "Did you mean 'features'"),
-    "no name": ("tests.nets:Torso(8)", "given 8 without a name; write features=8"),
+    "no name": ("tests.nets:Torso(8)", "given 8 without a name"),
     "array": (nets.Holder(np.zeros(2)), "whose fields can be hashed"),
 }
 
@@ -203,7 +203,7 @@ MISFITS = {
     ),
     "dueling": (
         lambda: small("dqn", dueling=True, critic=nets.Policy()),
-        ["dueling must be False", "tests.nets:Policy"],
+        ["critic must not be", "with dueling", "tests.nets:Policy"],
     ),
     "recurrent torso": (
         lambda: small("recurrent_ppo", critic="mlp"),
