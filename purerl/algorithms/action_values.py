@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import xlogy
+from jax.scipy.special import ndtr, xlogy
 
 from purerl import networks
 from purerl.accelerator import columns
@@ -197,6 +197,17 @@ class Categorical(ActionValues):
         log_prob = jax.nn.log_softmax(outputs)
         return (xlogy(target, target) - target * log_prob).sum(-1)
 
+    def loss_of_numbers(self, outputs: Array, target: Array, std: float) -> Array:
+        """Return the loss of logits `[N, K]` whose means are to become `[N]` numbers.
+
+        Args:
+            std: See `gaussian`; 0 shares a number between its two neighbours.
+        """
+        if std:
+            return self.loss(outputs, gaussian(target, self.atoms, std))
+        points = target[:, None]
+        return self.loss(outputs, project(points, jnp.ones_like(points), self.atoms))
+
 
 def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     """Move a distribution onto atoms at equal distances (Bellemare et al. 2017, eq. 7).
@@ -221,6 +232,27 @@ def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     gap = jnp.abs(place[:, None, :] - jnp.arange(atoms.size)[None, :, None])
     share = jnp.clip(1.0 - gap, 0.0, 1.0)
     return (share * probabilities[:, None, :]).sum(-1)
+
+
+def gaussian(points: Array, atoms: Array, std: float) -> Array:
+    """Spread numbers over atoms by a Gaussian around each, cut at the ends.
+
+    HL-Gauss (Imani and White 2018; Farebrother et al. 2024, arXiv:2403.03950, section
+    3.1): an atom has the mass of the Gaussian between the middles on its two sides.
+
+    Args:
+        points: `[N]` numbers, which are clipped to the atoms' range.
+        atoms: `[K]` rising, at equal distances.
+        std: Standard deviation, in units of the distance; 0.75 in the paper.
+
+    Returns:
+        Probabilities of the atoms, `[N, K]`.
+    """
+    distance = (atoms[-1] - atoms[0]) / (atoms.size - 1)
+    place = jnp.clip((points - atoms[0]) / distance, 0.0, atoms.size - 1)
+    edges = jnp.arange(atoms.size + 1, dtype=jnp.float32) - 0.5
+    below = ndtr((edges[None] - place[:, None]) / std)
+    return jnp.diff(below, axis=-1) / (below[:, -1:] - below[:, :1])
 
 
 class Quantile(ActionValues):

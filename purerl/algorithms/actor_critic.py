@@ -168,8 +168,8 @@ def validate(config: Any, env: Environment) -> None:
     judged, values, words = [shape, (num,)], (), "one value each"
     if is_choice:
         judged, values, words = [shape], (num,), f"values of {num} actions"
-    if quantiles := getattr(config, "num_quantiles", 0):
-        values, words = (*values, quantiles), f"{quantiles} quantiles each"
+    if outputs := num_outputs(config):
+        values, words = (*values, outputs), f"{outputs} numbers of its return each"
     checks.check_whole(config, "critic", judged, values, words)
 
 
@@ -290,7 +290,11 @@ def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.
             return own
         if num_actions is not None:
             torso = layers_of(config, shape, "critic")
-            return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
+            gain, outputs = config.critic_gain, num_outputs(config)
+            return networks.DiscreteCritic(
+                torso, num_actions, gain=gain, num_outputs=outputs
+            )
+        chosen = network_config.chosen_torso(config, "critic")
         return networks.ActionCritic(
             config.head_sizes if has_memory else sizes,
             config.activation,
@@ -299,13 +303,20 @@ def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.
             network_config.dtype_of(config),
             config.torso_gain,
             config.critic_gain,
-            getattr(config, "num_quantiles", 0),
+            num_outputs(config) or 0,
             getattr(config, "crossq", False),
+            "simba" if chosen == "simba" and not has_memory else "mlp",
         )
 
     if is_stacked(config):
         return networks.Ensemble(make, config.num_critics)
     return networks.Twin(make)
+
+
+def num_outputs(config: Any) -> int | None:
+    """Return the quantiles or atoms of a critic's value; None for one number."""
+    quantiles = getattr(config, "num_quantiles", 0)
+    return quantiles or getattr(config, "num_atoms", 0) or None
 
 
 def uses_subset(config: Any) -> bool:
@@ -513,7 +524,8 @@ def taken_values(agent: Agent, critics: PyTree, batch: batches.Batch) -> Any:
     values: Any = agent.critics.apply(critics, batch.obs)
 
     def taken(one: Array) -> Array:
-        return jnp.take_along_axis(one, batch.action[:, None], -1)[:, 0]
+        place = batch.action.reshape(-1, *(1,) * (one.ndim - 1))
+        return jnp.take_along_axis(one, place, 1)[:, 0]
 
     if isinstance(values, tuple):
         return tuple(map(taken, values))

@@ -13,8 +13,17 @@ By default there are two that give a mean value, and the smaller counts (Fujimot
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
 
-The policy maximises the mean of all critics in both cases, where the value of quantiles
-is their mean. Otherwise it is the smallest value in SAC, and the first critic's in TD3.
+* **Categorical critics** (`num_atoms`; Farebrother et al. 2024, arXiv:2403.03950):
+  every critic gives probabilities of atoms between `value_min` and `value_max`, whose
+  mean is its value. The scalar target is spread over the atoms, by a Gaussian or onto
+  its two neighbours (`target_std`), and the loss is the divergence from it. The smaller
+  expected value counts, in the target and, as in FastTD3 (Seo et al. 2025,
+  arXiv:2505.22642), for the policy. FastTD3 projects the distribution of that critic
+  (C51), where here its mean is projected.
+
+The policy maximises the mean of all critics in the first two cases, where the value of
+quantiles is their mean. Otherwise it is the smallest value in SAC, and the first
+critic's in TD3.
 """
 
 from collections.abc import Callable
@@ -26,7 +35,7 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting.rollout import Draw
-from purerl.algorithms import actor_critic
+from purerl.algorithms import action_values, actor_critic
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
     Agent,
@@ -39,11 +48,14 @@ from purerl.algorithms.replayed_memory import HEAD, WithMemory
 from purerl.config import (
     FEW,
     NON_NEGATIVE,
+    Check,
     ConfigError,
     check_idle,
     config_dataclass,
+    dynamic,
     static,
 )
+from purerl.config.validation import is_concrete
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount, change_or_wait
@@ -100,11 +112,34 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
         2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
     )
 
+    num_atoms: int = static(
+        0,
+        "Atoms of a categorical critic from value_min to value_max (FastTD3: 101); 0 "
+        "takes the mean alone.",
+        Check(lambda x: x == 0 or x >= 2, "must be 0 or at least 2"),
+    )
+    value_min: float | None = dynamic(None, "Lowest atom, a return.", stays=True)
+    value_max: float | None = dynamic(None, "Highest atom, a return.", stays=True)
+    target_std: float = static(
+        0.75,
+        "Std of the Gaussian that spreads a target over atoms, in their distances "
+        "(HL-Gauss); 0 shares it between its two neighbours.",
+        NON_NEGATIVE,
+    )
+
     @property
     def policy_value(self) -> str:
         """Value that the policy maximises: `min`, `mean` or `first` of the critics."""
-        is_mean = bool(self.num_quantiles) or uses_subset(self)
-        return "mean" if is_mean else self.usual_value
+        if self.num_quantiles or uses_subset(self):
+            return "mean"
+        return "min" if self.num_atoms else self.usual_value
+
+
+def atoms_of(config: EnsembleConfig) -> action_values.Categorical:
+    """Return the atoms of categorical critics."""
+    low, high = config.value_min, config.value_max
+    assert low is not None and high is not None  # See `validate`.
+    return action_values.Categorical(config.num_atoms, low, high)
 
 
 def validate(config: EnsembleConfig) -> None:
@@ -128,6 +163,7 @@ def validate(config: EnsembleConfig) -> None:
         )
     if not config.prioritised:
         check_idle(config, PRIORITIES, "prioritised", "prioritised=True")
+    _check_atoms(config)
     if not config.num_quantiles:
         check_idle(config, ("dropped_quantiles",), "num_quantiles", "num_quantiles=25")
         return
@@ -135,6 +171,28 @@ def validate(config: EnsembleConfig) -> None:
         raise ConfigError(
             f"dropped_quantiles must be less than num_quantiles "
             f"({config.num_quantiles}), got {config.dropped_quantiles}."
+        )
+
+
+def _check_atoms(config: EnsembleConfig) -> None:
+    """Refuse atoms without a range, and a range or another loss beside them."""
+    low, high = config.value_min, config.value_max
+    if not config.num_atoms:
+        idle = "value_min", "value_max", "target_std"
+        check_idle(config, idle, "num_atoms", "num_atoms=101")
+        return
+    is_known = is_concrete(low) and is_concrete(high)
+    if low is None or high is None or (is_known and low >= high):
+        raise ConfigError(
+            f"num_atoms={config.num_atoms} needs value_min below value_max, got {low} "
+            f"and {high}: the range of discounted returns, such as the smallest and "
+            "the largest reward times 1 / (1 - gamma), for SAC with its entropies."
+        )
+    if config.num_quantiles or not isinstance(config.value_loss, SquaredError):
+        raise ConfigError(
+            f"num_atoms must be 0 with num_quantiles={config.num_quantiles} and "
+            f"value_loss={config.value_loss!r}, got {config.num_atoms}: atoms have a "
+            "loss of their own."
         )
 
 
@@ -208,7 +266,7 @@ def pessimistic(config: EnsembleConfig, values: Values) -> Array:
     """
     if config.num_quantiles:
         return quantile.truncated(jnp.stack([*values]), config.dropped_quantiles)
-    return _smallest(values)
+    return _smallest(_means(config, values))
 
 
 def bootstrapped(batch: Batch, value: Array) -> Array:
@@ -233,10 +291,12 @@ def _smallest(values: Values) -> Array:
 
 
 def _means(config: EnsembleConfig, values: Values) -> Values:
-    """The values of the critics, of quantiles their mean."""
-    if not config.num_quantiles:
-        return values
-    return jax.tree.map(lambda x: x.mean(-1), values)
+    """The values of the critics, of distributions their means."""
+    if config.num_atoms:
+        return jax.tree.map(atoms_of(config).values, values)
+    if config.num_quantiles:
+        return jax.tree.map(lambda x: x.mean(-1), values)
+    return values
 
 
 def fit_critics(
@@ -259,6 +319,8 @@ def fit_critics(
     """
 
     def error(one: Array, target: Array) -> Array:
+        if config.num_atoms:
+            return atoms_of(config).loss_of_numbers(one, target, config.target_std)
         if not config.num_quantiles:
             return value_error(config.value_loss, one, target)
         # The squared error of quantiles has no minimum of its own.

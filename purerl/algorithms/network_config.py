@@ -40,8 +40,9 @@ class NetworkConfig(TrainConfig):
 
     torso: Any = static(
         "auto",
-        "Layers below the heads: auto takes cnn for images, else mlp; nature and "
-        "impala have the published sizes; or a flax module, or its import path.",
+        "Layers below the heads: auto takes cnn for images, else mlp; simba has a "
+        "residual block for each of hidden_sizes; nature and impala have the published "
+        "sizes; or a flax module, or its import path.",
         NETWORK,
     )
     critic: Any = static(
@@ -219,10 +220,10 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
-    """Return whether a network's torso is the MLP of a vector, by its name."""
+    """Return whether a network's torso is one of vectors, by its name, for a vector."""
     chosen = chosen_torso(config, field)
     is_vector = observe.is_shape(shape) and len(shape) == 1
-    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
+    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp", "simba")
 
 
 def stream_size(config: Any) -> int:

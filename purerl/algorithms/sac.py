@@ -146,6 +146,7 @@ def _check_crossq(config: SACConfig, env: Environment) -> None:
     elif not all(
         network_config.own(config, field) is None
         and network_config.is_vector_torso(config, shape, field)
+        and network_config.chosen_torso(config, field) != "simba"
         for field in ("actor", "critic")
     ):
         chosen = "a torso, actor or critic other than the dense layers of a vector"

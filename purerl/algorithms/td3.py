@@ -20,6 +20,10 @@ the action of every environment by itself, evaluation does not, and the first
 `random_steps` environment steps are uniformly random (`learning_starts` of them, unless
 that is set apart). All noise is in units of half the range of actions.
 
+With `exploration_noise_max` each environment has a noise of its own, as in Parallel
+Q-learning (Li et al. 2023, arXiv:2307.12983) and, drawn anew for every episode, in
+FastTD3 (Seo et al. 2025, arXiv:2505.22642): thousands of environments act differently.
+
 Defaults are the paper's for the tasks in which it warms up for 1,000 steps, with the
 sizes and the step size of the authors' later code (256-256, batch 256, Adam 3e-4). The
 buffer of 10^6 transitions takes no more memory than the run has steps.
@@ -41,6 +45,7 @@ from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
+    Check,
     config_dataclass,
     dynamic,
     static,
@@ -60,6 +65,12 @@ class TD3Config(EnsembleConfig):
 
     exploration_noise: float = dynamic(
         0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
+    )
+    exploration_noise_max: float | None = dynamic(
+        None,
+        "Std of the noise of the last environment, those between spaced evenly from "
+        "exploration_noise (PQL); None takes one std.",
+        Check(lambda x: x is None or x >= 0, NON_NEGATIVE.words),
     )
     policy_noise: float = dynamic(
         0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
@@ -115,7 +126,10 @@ def make_hooks(agent: Agent) -> Hooks:
     batch_size = rollout.per_device(config.batch_size, axis)
 
     def explored(agent: Agent, action: Array, noise: Array) -> Array:
-        return perturb(action, noise, agent.config.exploration_noise)
+        low, high = agent.config.exploration_noise, agent.config.exploration_noise_max
+        if high is None:
+            return perturb(action, noise, low)
+        return perturb(action, noise, jnp.linspace(low, high, len(action))[:, None])
 
     return actor_critic.make_hooks(
         agent,

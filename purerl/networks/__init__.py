@@ -28,4 +28,5 @@ from purerl.networks.torsos import TORSOS as TORSOS
 from purerl.networks.torsos import Impala as Impala
 from purerl.networks.torsos import Joined as Joined
 from purerl.networks.torsos import Nature as Nature
+from purerl.networks.torsos import SimBa as SimBa
 from purerl.networks.torsos import make_torso as make_torso

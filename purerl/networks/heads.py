@@ -19,7 +19,7 @@ from purerl.networks.layers import (
 )
 from purerl.networks.observe import MASK, mean_of_valid
 from purerl.networks.orthogonal import orthogonal
-from purerl.networks.torsos import MLP
+from purerl.networks.torsos import make_torso
 from purerl.types import Array, PyTree
 
 # The range of a log standard deviation that depends on the state.
@@ -185,8 +185,9 @@ class ActionCritic(nn.Module):
         dtype: Type of the computation; None for float32.
         torso_gain: Gain of the MLP's kernels.
         gain: Gain of the last layer.
-        num_quantiles: Number Q of quantiles of the return; 0 for its mean alone.
+        num_outputs: Number K of quantiles or atoms of the return; 0 for its mean alone.
         batch_norm: Whether to normalise inputs and layers by batches, see `MLP`.
+        torso: `mlp` or `simba`, the layers.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -196,30 +197,24 @@ class ActionCritic(nn.Module):
     dtype: Any = None
     torso_gain: float = float(np.sqrt(2))
     gain: float = 1.0
-    num_quantiles: int = 0
+    num_outputs: int = 0
     batch_norm: bool = False
+    torso: str = "mlp"
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
-        """Action values `[...]` of observations and actions `[..., A]`.
-
-        With quantiles, `[..., Q]`.
+        """Action values `[...]`, or `[..., K]`, of observations and actions `[..., A]`.
 
         Observations are vectors `[..., O]`, or what the encoder takes.
         """
-        torso = MLP(
-            self.hidden_sizes,
-            self.activation,
-            1,
-            self.layer_norm,
-            dtype=self.dtype,
-            gain=self.torso_gain,
-            batch_norm=self.batch_norm,
-        )
         seen = obs if self.encoder is None else self.encoder(obs)
-        features = torso(jnp.concatenate([seen, action], -1))
-        if self.num_quantiles:
-            return Dense(self.num_quantiles, self.gain)(features)
+        seen = jnp.concatenate([seen, action], -1)
+        sizes, norm = self.hidden_sizes, self.layer_norm
+        style = {"layer_norm": norm, "dtype": self.dtype, "gain": self.torso_gain}
+        torso: Any = make_torso(self.torso, (1,), sizes, self.activation, **style)
+        features = (torso.clone(batch_norm=True) if self.batch_norm else torso)(seen)
+        if self.num_outputs:
+            return Dense(self.num_outputs, self.gain)(features)
         return Dense(1, self.gain)(features)[..., 0]
 
 

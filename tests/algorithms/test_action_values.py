@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import dqn
+from purerl.algorithms import action_values, dqn
 from purerl.algorithms.action_values import Categorical
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
@@ -240,6 +241,32 @@ def test_munchausen_targets_are_the_papers(values):
     # A sum over atoms of up to 100 has fewer digits.
     np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-4)
     assert (np.asarray(batch.discount) == 0).any()
+
+
+@pytest.mark.parametrize("std", [0.0, 0.3, 0.75])
+def test_a_number_is_spread_over_the_atoms(std):
+    atoms = jnp.linspace(-2.0, 4.0, 7)
+    numbers = [-9.0, -2.0, -0.4, 0.5, 1.0, 3.2, 50.0]
+    kind = action_values.Categorical(7, -2.0, 4.0)
+    # The loss of uniform logits is log 7 less the entropy of the target.
+    loss = kind.loss_of_numbers(jnp.zeros((7, 7)), jnp.array(numbers), std)
+    for index, number in enumerate(numbers):
+        number = min(max(number, -2.0), 4.0)
+        expected = np.zeros(7)
+        for k, atom in enumerate(np.asarray(atoms)):
+            if std:
+                edges = stats.norm.cdf([atom - 0.5, atom + 0.5], number, std)
+                expected[k] = edges[1] - edges[0]
+            else:
+                expected[k] = max(0.0, 1.0 - abs(number - atom))
+        expected /= expected.sum()
+        entropy = -sum(p * np.log(p) for p in expected if p > 0)
+        np.testing.assert_allclose(loss[index], np.log(7) - entropy, atol=1e-5)
+        if not std or -0.5 < number < 2.5:  # The Gaussian is not cut.
+            np.testing.assert_allclose(expected @ atoms, number, atol=0.02)
+    if std:
+        found = action_values.gaussian(jnp.array(numbers), atoms, std)
+        np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
 
 
 # Networks: the split, masks, modules of the user's own.

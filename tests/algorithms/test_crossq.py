@@ -274,9 +274,7 @@ class Pictures(ContinuousProbe):
 
 
 def test_what_crossq_cannot_normalise_is_refused():
-    with pytest.raises(
-        ConfigError, match="False with the discrete"
-    ):
+    with pytest.raises(ConfigError, match="False with the discrete"):
         purerl.make_train(CONFIG.replace(env="CartPole-v1"))
     with pytest.raises(ConfigError, match="crossq must be False with a torso"):
         purerl.make_train(CONFIG.replace(torso="cnn"))

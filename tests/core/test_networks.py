@@ -201,6 +201,34 @@ def test_a_cnn_keeps_the_batch_axes_and_sees_where_a_pixel_is():
     assert jnp.abs(features[2, 3] - torso.apply(params, elsewhere)).max() > 1e-3
 
 
+def test_simba_is_its_residual_blocks():
+    torso = make_torso("simba", (2, 3), (4, 4), "relu", layer_norm=True)
+    obs = jax.random.normal(jax.random.key(0), (5, 2, 3))
+    params = torso.init(jax.random.key(1), obs)
+    layer = jax.tree.map(np.asarray, params["params"])
+    assert sorted(layer) == [f"Dense_{n}" for n in range(5)] + [
+        f"LayerNorm_{n}" for n in range(3)
+    ]
+
+    def normed(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt(centred.var(-1, keepdims=True) + 1e-6)
+
+    def dense(number, x):
+        return x @ layer[f"Dense_{number}"]["kernel"] + layer[f"Dense_{number}"]["bias"]
+
+    x = dense(0, np.asarray(obs).reshape(5, 6))
+    for block in range(2):
+        inner = np.maximum(dense(2 * block + 1, normed(x)), 0)
+        assert inner.shape == (5, 16)  # four times as wide inside
+        x = x + dense(2 * block + 2, inner)
+    found = torso.apply(params, obs)
+    np.testing.assert_allclose(found, normed(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(torso.apply(params, obs[2]), found[2], rtol=1e-4)
+    with pytest.raises(ValueError, match="all of one width"):
+        make_torso("simba", (3,), (4, 5), "relu")
+
+
 @pytest.mark.parametrize(
     ("torso", "shape", "expected"),
     [("auto", (4,), MLP), ("auto", (5, 5, 2), CNN), ("mlp", (5, 5, 2), MLP)],
