@@ -176,4 +176,4 @@ def check_out(folder: Path | None) -> None:
     """
     if folders.is_begun(folder):
         assert folder is not None
-        folders.refuse_other(folder, (folders.COMPARISON, "evolution"))
+        folders.check_out(folder, folders.COMPARISON, "evolution")

@@ -179,4 +179,4 @@ def told_of_run(folder: Path) -> Told:
     result = result._replace(finished=_has_finished(stored, result.metrics))
     run = describe(folder, stored["config"], stored["seeds"])
     files = partial(tracked_files, result, say)
-    return Told(run, records.num_rows, records.send_missing, files, result.finished)
+    return Told(run, records.num_updates, records.send_missing, files, result.finished)

@@ -6,17 +6,14 @@ metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
-import contextlib
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
 
-from purerl import auto, registry, serialise
+from purerl import auto, serialise
 from purerl.acting.environment import is_built_in
 from purerl.config import (
     TASK_FIELDS,
@@ -34,46 +31,67 @@ from purerl.execution.format import (
 )
 from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
-from purerl.storage.folders import (
-    CONFIG,
-    differences,
-    kind_of,
-    load,
-    made_with,
-    refuse,
-    refuse_remains,
-    write,
-    write_config,
-    written_by,
-)
+from purerl.storage.folders import CONFIG, differences
 from purerl.train import Bound
 from purerl.types import Overrides
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
-
-
+KIND, FORMAT = "run", 1
 # The options that a run goes on with as it began.
 KEPT = ("lanes", "segment_updates", "data_parallel", "keep_checkpoints")
 
 
-def describe_run(
-    config: TrainConfig, seeds: Sequence[int], options: Any
+def open_run(
+    folder: Path,
+    config: TrainConfig,
+    seeds: Sequence[int],
+    options: Any,
+    start: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Describe a run: a member's bits depend on nothing else.
+    """Begin the folder of a run, or go on with it; return its manifest.
 
     Args:
         config: The config, as it was bound.
         seeds: Seeds of the agents.
-        options: The `RunOptions`, with all that `KEPT` names.
+        options: The `RunOptions`; with all that `KEPT` names where the run begins.
+        start: What it begins with, see `purerl.runner.start.Begun`.
+
+    Raises:
+        ConfigError: the run there has another config, other seeds or widths, its
+            config.yaml was changed, or it was spread over another number of devices;
+            see `open_folder` for the others.
     """
-    return {
+    spec = {
+        "kind": KIND,
+        "format": FORMAT,
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
         **{name: getattr(options, name) for name in KEPT},
         "data_parallel": len(jax.local_devices()) if options.data_parallel else 0,
         DIVERGED: {},
-        **made_with(),
+        **({"start": start} if start else {}),
     }
+
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        found = _edits(folder, stored["config"])
+        if spread := stored["data_parallel"]:
+            here = len(jax.local_devices())
+            found += [f"it is spread over {spread} devices, here are {here}"] * (
+                spread != here
+            )
+        before = _of_length(stored, new) if options.extend else stored
+        asked = {f"{name}_asked": new[name] for name in KEPT[:3]}
+        free = (DIVERGED, "start", "keep_checkpoints")
+        return found + differences(before, {**new, **asked}, free=free)
+
+    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        kept = options.keep_checkpoints or stored["keep_checkpoints"]
+        return {**stored, "keep_checkpoints": kept}
+
+    stored = folders.open_folder(folder, spec, compare=compare, merge=merge)
+    if options.extend:
+        stored = _extend(folder, stored, config)
+    return stored
 
 
 def check_new(folder: Path) -> None:
@@ -83,48 +101,69 @@ def check_new(folder: Path) -> None:
         ConfigError: it holds a run already, something else, or results without a
             manifest.
     """
+    folders.check_out(folder, KIND)
     if folders.is_begun(folder):
-        folders.refuse_other(folder, "run")
         raise ConfigError(
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
         )
-    refuse_remains(folder)
 
 
-def go_on(
-    folder: Path, config: TrainConfig, seeds: Sequence[int], asked: Any
-) -> dict[str, Any]:
-    """Return the manifest of a run that goes on, if it may.
+def _edits(folder: Path, config: dict[str, Any]) -> list[str]:
+    """What somebody changed in config.yaml, which would have no effect."""
+    values = serialise.read_mapping(folder / CONFIG)
+    if values is None:
+        return []
+    begun = serialise.mapping_of(serialise.yaml_text(config))  # as YAML reads it, too
+    found = differences({"config": begun}, {"config": values})
+    return [f"{CONFIG} was changed after the run began: {x}" for x in found]
 
-    Args:
-        config: The config that was asked for, as it was bound.
-        seeds: The seeds that were asked for.
-        asked: The `RunOptions` of the call.
+
+def _of_length(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What is stored, as if the run had had the steps of the new one.
 
     Raises:
-        ConfigError: the run has another config, other seeds or widths, its config.yaml
-            was changed, random keys are of another kind here, or it was spread over
-            another number of devices.
+        ConfigError: these are fewer.
     """
-    stored = load_run(folder)
-    names = ("lanes", "segment_updates", "data_parallel")
-    widths = {name: getattr(asked, name) for name in names}
-    # The number of devices is looked at by itself.
-    kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
-    check_same(kept, config, seeds, asked.extend, widths)
-    folders.check_keys("the run", stored)
-    spread, here = stored["data_parallel"], len(jax.local_devices())
-    if spread and spread != here:
+    config, given = stored["config"], new["config"]
+    steps, more = (x["total_timesteps"] for x in (config, given))
+    if more < steps:
         raise ConfigError(
-            f"the run was spread over {spread} devices, here are {here}; resume it "
-            f"where there are {spread}, or start another."
+            f"extend: the run was started for {steps:,} steps, and total_timesteps is "
+            f"{more:,}; give a larger number."
         )
-    check_not_edited(folder, stored)
-    folders.go_on(folder, stored)
-    if asked.extend:
-        extend_run(folder, stored, config)
-    return stored
+    # See `with_values_of`.
+    shares = auto.FOLLOWED.keys() & config.keys() if more > steps else ()
+    changed = {name: given[name] for name in ("total_timesteps", *shares)}
+    return {**stored, "config": {**config, **changed}}
+
+
+def _extend(
+    folder: Path, stored: dict[str, Any], config: TrainConfig
+) -> dict[str, Any]:
+    """Let a run's folder say that the run is a longer one from now on.
+
+    Raises:
+        ConfigError: there is not one update more.
+    """
+    steps, more = stored["config"]["total_timesteps"], config.total_timesteps
+    each = config.steps_per_update
+    if more == steps:
+        return stored
+    if more // each <= steps // each:
+        raise ConfigError(
+            f"extend: {more:,} steps are no update more than the run's {steps:,}; an "
+            f"update has {each:,}: give at least {(steps // each + 1) * each:,}."
+        )
+    # Evaluations and annealed numbers of the longer run are others from here on. First,
+    # so that a kill leaves no longer run whose trackers count rows of the shorter one.
+    saved_records(folder, stored["seeds"]).begin_trackers_anew()
+    # They are of the shorter run, and must not outlive a kill.
+    for name in (folders.SUMMARY, CURVE, CONFIG):
+        (folder / name).unlink(missing_ok=True)
+    longer = {**stored, "config": serialise.to_dict(config)}
+    folders.write(folder, longer)
+    return longer
 
 
 def load_run(folder: Path) -> dict[str, Any]:
@@ -134,11 +173,7 @@ def load_run(folder: Path) -> dict[str, Any]:
         ConfigError: there is none, it cannot be read, or the folder holds something
             else, with the commands that read that.
     """
-    stored = load(folder)
-    kind = kind_of(folder)
-    if kind != "run":
-        raise ConfigError(folders.not_wanted(folder, kind, "run"))
-    return stored
+    return folders.load_kind(folder, KIND, FORMAT)
 
 
 def read_config(
@@ -168,10 +203,9 @@ def read_config(
     try:
         return serialise.from_dict(stored["config"])
     except UnknownFieldError as error:
-        theirs = written_by(stored)
         raise UnknownFieldError(
-            f"{error} {folder} was written by {theirs or 'another version'}, and here "
-            f"is {written_by(made_with())}; read it with that version."
+            f"{error} {folder} was written by {folders.written_by(stored)}, and here "
+            f"is {folders.written_by(folders.made_with())}; read it with that version."
         ) from None
 
 
@@ -201,85 +235,6 @@ def is_rebuildable(config: TrainConfig) -> bool:
     return ours and is_built_in(config)
 
 
-def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
-    """Refuse to go on with a run whose config.yaml somebody has changed.
-
-    A run goes on as it began, by its manifest: the change would have no effect. A
-    config.yaml of before the run was extended is written anew, as the process may have
-    died after it had written manifest.json.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
-    values = serialise.read_mapping(folder / CONFIG)
-    if values is None:
-        return
-    found = _changes(values, stored["config"])
-    if found and values.get("total_timesteps") in stored.get("extended_from", []):
-        shares = {name: values[name] for name in auto.FOLLOWED if name in values}
-        before = {**shares, "total_timesteps": values["total_timesteps"]}
-        if not _changes(values, {**stored["config"], **before}):
-            write_config(folder, stored)
-            return
-    if found:
-        raise ConfigError(
-            f"{folder / CONFIG} was changed after the run began ("
-            f"{'; '.join(found)}), and a run goes on as it began; take the change "
-            "back, or start another run with --config (purerl.serialise.from_yaml), "
-            "which --from (start=) lets begin with these agents."
-        )
-
-
-def _changes(values: dict[str, Any], config: dict[str, Any]) -> list[str]:
-    """Return in words what the values of config.yaml change of a config."""
-    # As YAML writes and reads it, too.
-    begun = serialise.mapping_of(serialise.yaml_text(config))
-    return differences({"config": begun}, {"config": values})
-
-
-def check_same(
-    stored: dict[str, Any],
-    config: TrainConfig,
-    seeds: Any,
-    may_be_longer: bool = False,
-    widths: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
-    """Refuse to resume a run with another config, other seeds or widths.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
-    given = json.loads(json.dumps(serialise.to_dict(config)))
-    before = {name: _renamed(value) for name, value in stored["config"].items()}
-    if may_be_longer:
-        steps, more = before["total_timesteps"], config.total_timesteps
-        if more < steps:
-            raise ConfigError(
-                f"extend: the run was started for {steps:,} steps, and "
-                f"total_timesteps is {more:,}; give a larger number."
-            )
-        before["total_timesteps"] = more
-        if more > steps:  # See `with_values_of`.
-            shares = auto.FOLLOWED.keys() & before.keys()
-            before |= {share: given[share] for share in shares}
-    found = differences(
-        {"config": before, "seeds": stored["seeds"]}
-        | {name: stored[name] for name in widths},
-        {"config": given, "seeds": list(seeds)}
-        | {f"{name}_asked": value for name, value in widths.items()},
-    )
-    refuse(found, "cannot resume, the folder", "run")
-
-
-def _renamed(value: Any) -> Any:
-    """A stored part by the name under which its class was registered later, if so."""
-    if isinstance(value, dict) and ":" in str(value.get("type", "")):
-        with contextlib.suppress(ConfigError):
-            name = registry.name_of(registry.class_of(value["type"]))
-            return {**value, "type": name}
-    return value
-
-
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
     """Return the config with a stored run's value wherever it says `auto`.
 
@@ -303,35 +258,7 @@ def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
     return config
 
 
-def extend_run(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
-    """Let a run's folder say that the run is a longer one from now on.
-
-    Args:
-        stored: Manifest of the run.
-        config: The run's config, with more `total_timesteps`.
-
-    Raises:
-        ConfigError: there is not one update more.
-    """
-    lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]
-    more, each = config.total_timesteps, config.steps_per_update
-    if more == lengths[-1]:
-        return
-    updates = lengths[-1] // each
-    if more // each == updates:
-        raise ConfigError(
-            f"extend: total_timesteps={more:,} makes no update more than the run's "
-            f"{lengths[-1]:,}, as an update has {each:,} steps; give at least "
-            f"{(updates + 1) * each:,}."
-        )
-    described = {"config": serialise.to_dict(config), "extended_from": lengths}
-    # Evaluations and annealed numbers of the longer run are others from here on. First,
-    # so that a kill leaves no longer run whose trackers count rows of the shorter one.
-    saved_records(folder, stored["seeds"]).begin_trackers_anew()
-    # They are of the shorter run, and must not outlive a kill.
-    for name in (folders.SUMMARY, CURVE):
-        (folder / name).unlink(missing_ok=True)
-    write(folder, {**stored, **described})
+# What is said before a training, and of a run that was stopped.
 
 
 def evaluations(bound: Bound) -> str:
@@ -342,9 +269,11 @@ def evaluations(bound: Bound) -> str:
     config, planned = bound.config, len(bound.plan.evaluate_after)
     if not planned:
         return "no evaluations"
-    episodes = with_noun(config.eval_episodes, "episode")
-    most = with_noun(bound.plan.eval_max_steps, "step")
-    words = f"{with_noun(planned, 'evaluation')} of {episodes} of at most {most}"
+    words = (
+        f"{with_noun(planned, 'evaluation')} of "
+        f"{with_noun(config.eval_episodes, 'episode')} of at most "
+        f"{with_noun(bound.plan.eval_max_steps, 'step')}"
+    )
     if planned == config.num_evaluations:
         return words
     reason = (
@@ -373,17 +302,13 @@ def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
     ]
     named = {name for values in overrides for name in values}
     words = [
-        f"{name}={_plain(value)}"
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in automatic[0].items()
         # The axes say what the members differ in.
         if name not in named and all(other.get(name) == value for other in automatic)
     ]
     lines = [f"auto: {', '.join(words)}"] if words else []
     return [*lines, bound.env.note] if bound.env.note else lines
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def how_to_go_on(config: TrainConfig, folder: Path) -> str:

@@ -295,14 +295,15 @@ class Records:
                 self._file.log(kind, seed, row)
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows of all members and kinds."""
-        return sum(len(rows) for members in self.rows.values() for rows in members)
+    def num_updates(self) -> int:
+        """Number of the updates that have rows, which trackers are told together."""
+        members = [rows for kind in self.rows.values() for rows in kind]
+        return len({row["update"] for rows in members for row in rows})
 
     def begin_trackers_anew(self) -> None:
         """Let trackers that know more than these rows begin anew: others follow."""
         assert self._folder is not None
-        begin_anew(self._folder, self.num_rows)
+        begin_anew(self._folder, self.num_updates)
 
     def rewind(self, update: int) -> None:
         """Go on from the folder's rows, without what was logged after an update."""

@@ -22,16 +22,16 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.memory import fitting_lanes, require_number
 from purerl.execution.programs import SEGMENTS, every, segment_length
+from purerl.report import plots
 from purerl.runner import manifest
-from purerl.runner.arguments import as_folder, check_seeds, check_switch, num_seeds
-from purerl.runner.interrupt import Interrupt
-from purerl.runner.manifest import (
-    CURVE,
-    dropped_evaluations,
-    evaluations,
-    how_to_go_on,
-    notes,
+from purerl.runner.arguments import (
+    as_folder,
+    check_seeds,
+    check_switch,
+    num_seeds,
+    split_seed,
 )
+from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Flag, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import (
@@ -47,7 +47,6 @@ from purerl.runner.start import (
     Start,
     as_start,
     check_same_start,
-    parse_start,
     read_again,
     read_start,
     with_values_of_start,
@@ -88,7 +87,8 @@ def _as_resume(name: str, value: Any) -> bool | str:
 def _read_start(run: str | None, parts: str) -> Start | None:
     """Return the agents that `--from` and `--from-parts` name, or None."""
     if run is not None:
-        return parse_start(run, parts)
+        folder, seed = split_seed(run)
+        return Start(folder, parts, seed)
     if parts != NETWORKS:
         raise ConfigError(
             f"--from-parts {parts} says what is taken over from another run: give "
@@ -209,13 +209,8 @@ class RunLoop:
         trackers: Sequence[Tracker],
         begun: Begun | None,
     ) -> None:
-        self.bound, self.seeds, self.folder = bound, seeds, options.folder
-        self.progress, self.begun = options.progress, begun
-        self.spread = options.data_parallel
-        # None of them is open any more.
-        assert options.lanes and options.segment_updates and options.keep_checkpoints
-        self.lanes, self.length = options.lanes, options.segment_updates
-        self.keep = options.keep_checkpoints
+        self.bound, self.seeds, self.options = bound, seeds, options
+        self.folder, self.begun = options.folder, begun
         self.trackers = Group(trackers)
         self.records = Records(seeds, self.folder, self.trackers)
         self.divergence = Divergence(seeds)
@@ -235,31 +230,25 @@ class RunLoop:
         self.saved_at = self.tried_at = first
         total = self.bound.plan.num_updates
         each = self.bound.plan.steps_per_update * len(self.seeds)
-        reporter = Reporter(total * each, first * each, enabled=self.progress)
+        reporter = Reporter(total * each, first * each, enabled=self.options.progress)
         self.notify = reporter.notify  # whether progress is shown or not
         for line in self._where_it_goes_on(restored):
             reporter.info(line)
         config = serialise.to_dict(self.bound.config) if self.trackers else {}
-        run = describe(self.folder, config, self.seeds)
-        self.trackers.begin(run, self.notify)
+        self.trackers.begin(describe(self.folder, config, self.seeds), self.notify)
         self.records.send_missing(self.trackers)
         for sentence in self.trackers.where():
             reporter.info(sentence)
-        if restored and first >= total:
-            with self.trackers:
-                shapes = jax.eval_shape(
-                    make_segment(self.bound).init, jax.random.key(0)
-                )
-                where = self._folder / "checkpoints"
-                state = checkpoint.unflatten(restored[1], shapes, where)
+        with self.trackers:
+            if restored and first >= total:
+                state = self._unflattened(restored, goes_on=False)
                 result = self._result(state, 0.0, 0.0, first, total)
-        else:
-            result = self._train(restored, first, reporter)
+            else:
+                result = self._train(restored, first, reporter)
         if result.finished:
             write_summary(result)
         status = "finished" if result.finished else "interrupted"
-        files = partial(tracked_files, result, self.notify)
-        self.trackers.close(status, files)
+        self.trackers.close(status, partial(tracked_files, result, self.notify))
         return result
 
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
@@ -270,26 +259,23 @@ class RunLoop:
         lines = [f"resuming {self.folder} after update {restored[0]:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)
-        note = folders.differences_of_versions(folders.load(self._folder))
+        note = folders.differences_of_versions(folders.load(self.folder))
         return [*lines, f"[yellow]{note}"] if note else lines
 
     def _train(self, restored: Restored | None, first: int, reporter: Any) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
-        with Interrupt(lambda: self.trackers.stop) as interrupt, self.trackers:
-            for line in (self._banner(), *notes(self.bound)):
+        with Interrupt(lambda: self.trackers.stop) as interrupt:
+            for line in (self._banner(), *manifest.notes(self.bound)):
                 reporter.info(line)
-            for line in [] if self.progress else dropped_evaluations([self.bound]):
-                self.notify(line)
+            if not self.options.progress:
+                for line in manifest.dropped_evaluations([self.bound]):
+                    self.notify(line)
             cohort = self._cohort()
             reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             with closing(cohort):
                 if restored:
-                    shapes, where = cohort.program.member_shapes(), self._folder
-                    states = checkpoint.unflatten(
-                        restored[1], shapes, where / "checkpoints", goes_on=True
-                    )
-                    cohort.restore(states, first)
+                    cohort.restore(self._unflattened(restored), first)
                 else:
                     cohort.init()
                     if self.begun:
@@ -301,11 +287,17 @@ class RunLoop:
         compiled, seconds = cohort.compile_seconds, time.perf_counter() - began
         return self._result(cohort.gather(), compiled, seconds, first, update)
 
+    def _unflattened(self, restored: Restored, goes_on: bool = True) -> PyTree:
+        """The states of a checkpoint."""
+        shapes = jax.eval_shape(make_segment(self.bound).init, jax.random.key(0))
+        where = self.folder / "checkpoints"
+        return checkpoint.unflatten(restored[1], shapes, where, goes_on=goes_on)
+
     def _result(
         self, state: PyTree, compiled: float, seconds: float, first: int, update: int
     ) -> RunResult:
         """The result of a call that trained from one update to another."""
-        plan = self.bound.plan
+        each = self.bound.plan.steps_per_update * len(self.seeds)
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
@@ -313,12 +305,10 @@ class RunLoop:
             state=state,
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
-            finished=update >= plan.num_updates,
+            finished=update >= self.bound.plan.num_updates,
             compile_seconds=compiled,
             train_seconds=seconds,
-            train_steps=max(0, update - first)
-            * plan.steps_per_update
-            * len(self.seeds),
+            train_steps=max(0, update - first) * each,
             out=self.folder,
             diverged_at=self.divergence.diverged_at,
         )
@@ -359,53 +349,46 @@ class RunLoop:
 
     def _cohort(self) -> Cohort | HostedCohort:
         """Return the agents and their program."""
-        members = every({}, 1, self.seeds)
+        members, options = every({}, 1, self.seeds), self.options
+        assert options.lanes and options.segment_updates  # They are open no more.
         if self.bound.env.on_host:
             program = HostedProgram(self.bound)
-            return HostedCohort(program, members.keys, self.length)
+            return HostedCohort(program, members.keys, options.segment_updates)
         return make_cohort(
             self.bound,
             members,
-            self.lanes,
-            self.length,
-            data_parallel=self.spread,
+            options.lanes,
+            options.segment_updates,
+            data_parallel=options.data_parallel,
         )
 
-    @property
-    def _folder(self) -> Path:
-        assert self.folder is not None
-        return self.folder
-
     def _banner(self) -> str:
-        config, plan = self.bound.config, self.bound.plan
-        device = jax.local_devices()[0]
-        lanes = f"({with_noun(len(make_workers()), 'worker')}, "
-        lanes += f"{with_noun(self.lanes, 'lane')})"
-        if self.bound.env.on_host:
-            lanes = "(environments on the host, agents in turns)"
-        steps = plan.num_updates * plan.steps_per_update
-        ratio = getattr(config, "update_ratio", None)
+        plan, device = self.bound.plan, jax.local_devices()[0]
+        where = "environments on the host, agents in turns"
+        if not self.bound.env.on_host:
+            where = f"{with_noun(len(make_workers()), 'worker')}, "
+            where += with_noun(self.options.lanes or 0, "lane")
+        ratio = getattr(self.bound.config, "update_ratio", None)
         learning = ""
         if ratio is not None:
-            unit = "step" if ratio == 1 else "steps"
-            learning = f"{ratio:.3g} gradient {unit} per environment step, "
+            learning = f"{ratio:.3g} gradient steps per environment step, "
         return (
             f"{with_noun(len(self.seeds), 'agent')}, {self.bound.env.name}, "
-            f"{format_count(steps)} steps each, "
+            f"{format_count(plan.num_updates * plan.steps_per_update)} steps each, "
             f"{with_noun(plan.num_updates, 'update')}, {learning}"
-            f"{evaluations(self.bound)}, on {device.device_kind} {lanes}"
+            f"{manifest.evaluations(self.bound)}, on {device.device_kind} ({where})"
         )
 
     def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
         """Write a checkpoint; where it cannot be, only the last one is an error."""
         if self.folder is None or cohort.update == self.saved_at:
             return
-        folder = self.folder / "checkpoints"
+        folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
         self.tried_at = cohort.update
         try:
             with self.pace.saving():
                 states = cohort.gather()
-                checkpoint.save(folder, cohort.update, states, self.keep)
+                checkpoint.save(folder, cohort.update, states, keep or KEEP_CHECKPOINTS)
             self.saved_at, self.is_disk_full = cohort.update, False
         except checkpoint.NotSavedError as error:
             if is_last or cohort.update >= self.bound.plan.num_updates:
@@ -423,30 +406,32 @@ class RunLoop:
             f"purerl: this was raised while the agent of seed {seed} made update "
             f"{update:,} in {self.bound.env.name}."
         )
-        if self.folder is None:
-            error.add_note("purerl: nothing was saved (no out folder).")
-            return
-        if cohort.program.keeps_states and cohort.update > 0:
-            try:
-                self._save(cohort, is_last=True)
-            except checkpoint.NotSavedError as unsaved:
-                error.add_note(f"purerl: {unsaved}")
-        saved = checkpoint.steps(self.folder / "checkpoints")
-        note = f"update {saved[-1]:,} is saved. {self._go_on()}" if saved else ""
-        error.add_note(f"purerl: {note or 'no update was saved.'}")
+        note, saved = "nothing was saved (no out folder).", list[int]()
+        if self.folder is not None:
+            if cohort.program.keeps_states and cohort.update > 0:
+                try:
+                    self._save(cohort, is_last=True)
+                except checkpoint.NotSavedError as unsaved:
+                    error.add_note(f"purerl: {unsaved}")
+            saved = checkpoint.steps(self.folder / "checkpoints")
+            note = "no update was saved."
+        if saved:
+            go_on = manifest.how_to_go_on(self.bound.config, self.folder)
+            note = f"update {saved[-1]:,} is saved. {go_on}"
+        error.add_note(f"purerl: {note}")
 
     def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
-        folder = self._folder / "checkpoints"
+        folder = self.folder / "checkpoints"
         restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
         if restored:
             self.records.rewind(restored[0])
         else:
-            folders.refuse_lost_checkpoints(self._folder)
+            folders.refuse_lost_checkpoints(self.folder)
             self.records.back_up()
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.begin_trackers_anew()
-        stored, update = folders.load(self._folder), restored[0] if restored else 0
+        stored, update = folders.load(self.folder), restored[0] if restored else 0
         found = read_diverged_at(stored, self.seeds, update)
         self.divergence.diverged_at = found
         self._write_diverged()
@@ -471,11 +456,8 @@ class RunLoop:
         what = f"after update {update:,} and saved it"
         if update == 0:
             what = "before the first update, with nothing to save yet"
-        return f"stopped {what}. {self._go_on()}"
-
-    def _go_on(self) -> str:
-        """Return the sentence on how to go on from the last checkpoint."""
-        return how_to_go_on(self.bound.config, self._folder)
+        go_on = manifest.how_to_go_on(self.bound.config, self.folder)
+        return f"stopped {what}. {go_on}"
 
 
 def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, Path]:
@@ -493,16 +475,14 @@ def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, P
     out, files = result.out, {}
     if out is not None:
         saved = checkpoint.steps(out / "checkpoints")
-        names = ["config.yaml", "manifest.json"]
+        names = [folders.CONFIG, folders.MANIFEST]
         names += [f"checkpoints/{step}" for step in saved[-1:]]
         files = {f"run/{name}": out / name for name in names if (out / name).exists()}
     if result.finished:
-        path = (out or drawn) / CURVE
+        path = (out or drawn) / manifest.CURVE
         try:
-            from purerl.report import plots
-
             plots.learning_curve(result).save(path)
-            files[f"figures/{CURVE}"] = path
+            files[f"figures/{manifest.CURVE}"] = path
         except Exception as error:  # A picture is not worth a run.
             notify(f"the learning curve could not be drawn ({error}).")
     return files
@@ -536,63 +516,38 @@ def run(asked: RunOptions) -> RunResult:
     )
     folder, config, source = asked.folder, asked.config, asked.start
     assert source is None or isinstance(source, Start)
-    is_begun = asked.resume is True or (
+    goes_on = asked.resume is True or (
         asked.resume == "auto" and folders.is_begun(folder)
     )
-    if is_begun:
+    if goes_on:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         config = manifest.with_values_of(stored, config)
     bound = bind(with_values_of_start(source, config), on_host=True)
-    if bound.env.on_host:
-        _check_on_host(bound, asked)
+    if bound.env.on_host and (asked.data_parallel or asked.lanes not in (None, 1)):
+        raise ConfigError(
+            f"lanes and data_parallel must be left out with env={bound.env.name!r}: "
+            "its environments are stepped on the host, and agents take turns."
+        )
     require_number(bound, num_seeds(asked.seeds), make_workers())
     seeds = check_seeds(asked.seeds)
-    trackers = choose(asked.trackers, folder if is_begun else None)
-    begun = None if source is None or is_begun else read_start(source, bound, seeds)
-    if not is_begun:
+    trackers = choose(asked.trackers, folder if goes_on else None)
+    begun = None if source is None or goes_on else read_start(source, bound, seeds)
+    if not goes_on:
         asked = _with_widths(asked, bound, len(seeds))
     with locked(folder), folders.undone_if_empty(folder):
-        if is_begun:
-            stored = manifest.go_on(folder, bound.config, seeds, asked)
-            asked = _as_stored(asked, stored)
-            check_same_start(stored.get("start"), source)
-            if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
-                begun = read_again(stored["start"], bound, seeds)
-        elif folder is not None:
-            described = {} if begun is None else {"start": begun.described}
-            manifest.check_new(folder)
-            about = manifest.describe_run(bound.config, seeds, asked)
-            folders.write(folder, about | described)
-        return RunLoop(bound, seeds, asked, trackers, begun).run(is_begun)
-
-
-def _check_on_host(bound: Bound, asked: RunOptions) -> None:
-    """Refuse options of compiled programs that have their environments in them.
-
-    Raises:
-        ConfigError: naming the option and the remedy.
-    """
-    env = bound.env.name
-    if asked.data_parallel:
-        raise ConfigError(
-            f"data_parallel must be False with env={env!r}: its environments are "
-            "stepped on the host, and are not spread over devices."
-        )
-    if asked.lanes not in (None, 1):
-        raise ConfigError(
-            f"lanes must be left out with env={env!r}, got {asked.lanes}: its "
-            "environments are stepped on the host, and agents take turns."
-        )
-
-
-def _as_stored(asked: RunOptions, stored: dict[str, Any]) -> RunOptions:
-    """The options with those that the run has begun with, which it keeps."""
-    kept = {name: stored[name] for name in manifest.KEPT}
-    kept["data_parallel"] = bool(kept["data_parallel"])
-    if asked.keep_checkpoints not in (None, kept["keep_checkpoints"]):
-        kept["keep_checkpoints"] = asked.keep_checkpoints
-        folders.update(asked.folder, {"keep_checkpoints": asked.keep_checkpoints})
-    return dataclasses.replace(asked, **kept)
+        if folder is not None:
+            if not goes_on:
+                manifest.check_new(folder)
+            start = begun.described if begun else None
+            stored = manifest.open_run(folder, bound.config, seeds, asked, start)
+            kept = {name: stored[name] for name in manifest.KEPT}
+            kept["data_parallel"] = bool(kept["data_parallel"])
+            asked = dataclasses.replace(asked, **kept)
+            if goes_on:
+                check_same_start(stored.get("start"), source)
+                if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
+                    begun = read_again(stored["start"], bound, seeds)
+        return RunLoop(bound, seeds, asked, trackers, begun).run(goes_on)
 
 
 def _with_widths(asked: RunOptions, bound: Bound, num_members: int) -> RunOptions:

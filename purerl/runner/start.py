@@ -13,7 +13,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
 from purerl.execution.programs import rekey
 from purerl.runner import manifest
-from purerl.runner.arguments import seeds_named, split_seed
+from purerl.runner.arguments import seeds_named
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
@@ -72,13 +72,10 @@ class Begun(NamedTuple):
     def sentence(self) -> str:
         """Return what a run says of it."""
         about = self.described
-        what = {NETWORKS: "the networks", EVERYTHING: "all that they have"}.get(
-            about["parts"], about["parts"]
-        )
         agents = with_noun(len(set(about["seeds"])), "agent")
         return (
-            f"starting from {what} of {agents} in {about['run']} after update "
-            f"{about['update']:,}"
+            f"starting from {agents} in {about['run']} after update "
+            f"{about['update']:,} ({about['parts']})"
         )
 
 
@@ -134,7 +131,14 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     stored = manifest.load_run(folder)
     update, flat = checkpoint.restore(folder / "checkpoints")
     sources = [seed if start.seed is None else start.seed for seed in seeds]
-    rows = _rows(folder, stored["seeds"], sources)
+    known = list(stored["seeds"])
+    if missing := [seed for seed in sources if seed not in known]:
+        raise ConfigError(
+            f"start: the run in {folder} has no agent of seed {missing[0]}; it has "
+            f"{seeds_named(known)}. Name one for all agents: {folder}:{known[0]} "
+            f"(--from), or purerl.Start({str(folder)!r}, seed={known[0]})."
+        )
+    rows = [known.index(seed) for seed in sources]
     flat = {name: array[rows] for name, array in flat.items()}
     _check_finite(folder, flat, sources)
     described = {
@@ -143,18 +147,17 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         "parts": start.parts,
         "seeds": sources,
     }
+    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     if start.parts == EVERYTHING:
-        state = _everything(folder, stored, update, flat, bound)
+        state = _everything(folder, stored, update, flat, bound, shapes)
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         state = rekey(state, is_other, keys) if is_other.any() else state
         digest = checkpoint.digest(flat).hex()
         return Begun(described | {"sha256": digest}, update, None, state)
     networks = _networks(flat, start.parts)
-    # Statistics that are left out count too: manifests of older runs have them.
     digest = checkpoint.digest(networks).hex()
     check_scale(networks, bound.config)
-    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     networks = taken_by(networks, shapes)
     one = {name: array[0] for name, array in networks.items()}
     check_networks(one, shapes, _BY_FOLDER)
@@ -178,9 +181,8 @@ def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
     if begun.described != dict(described):
         raise ConfigError(
             f"start: the run in {described['run']} has other agents now than when this "
-            f"run began with them (after update {described['update']:,}, now "
-            f"{begun.described['update']:,}), and this run has no checkpoint of its "
-            "own yet. Start another run."
+            "run began with them, and this run has no checkpoint of its own yet. Start "
+            "another run."
         )
     return begun
 
@@ -193,56 +195,29 @@ def check_same_start(described: Mapping[str, Any] | None, start: Start | None) -
     """
     if start is None:
         return
+    began = described or {"run": "nothing", "parts": "", "seeds": []}
     given = (str(Path(start.folder).resolve()), start.parts)
-    is_same = described is not None and (
-        given == (described["run"], described["parts"])
-        and (start.seed is None or set(described["seeds"]) == {start.seed})
-    )
-    if not is_same:
-        began = "nothing" if described is None else described["run"]
+    is_same = given == (began["run"], began["parts"])
+    if not is_same or (start.seed is not None and set(began["seeds"]) != {start.seed}):
         raise ConfigError(
-            f"start is {start.folder}, and the run that is resumed began with {began}; "
-            "leave start out: a run goes on with its own."
+            f"start is {start.folder}, and the run that is resumed began with "
+            f"{began['run']}; leave start out: a run goes on with its own."
         )
-
-
-def parse_start(text: str, parts: str) -> Start:
-    """Read `RUN` or `RUN:SEED`, as on the command line."""
-    folder, seed = split_seed(text)
-    return Start(folder, parts, seed)
-
-
-def _rows(folder: Path, stored: Sequence[int], wanted: Sequence[int]) -> np.ndarray:
-    """Places of the wanted seeds among those of a run."""
-    missing = [seed for seed in wanted if seed not in stored]
-    if missing:
-        raise ConfigError(
-            f"start: the run in {folder} has no agent of seed {missing[0]}; it has "
-            f"{seeds_named(stored)}. Name one for all agents: {folder}:"
-            f"{stored[0]} (--from), or purerl.Start({str(folder)!r}, seed={stored[0]})."
-        )
-    return np.array([list(stored).index(seed) for seed in wanted])
 
 
 def _check_finite(
     folder: Path, flat: Mapping[str, np.ndarray], seeds: Sequence[int]
 ) -> None:
-    """Refuse agents that diverged: nothing can be learned from their networks.
-
-    Raises:
-        ConfigError: with their seeds, and what to do.
-    """
+    """Refuse agents that diverged: nothing can be learned from their networks."""
     learned = {name: x for name, x in flat.items() if name.startswith(".params")}
-    if not learned:
-        return  # It is not known where an algorithm of the user's own has its networks.
-    lost = [
-        seed for seed, is_lost in zip(seeds, diverged(learned), strict=True) if is_lost
-    ]
-    if lost:
+    # It is not known where an algorithm of the user's own has its networks.
+    is_lost = diverged(learned) if learned else np.zeros(len(seeds), bool)
+    if is_lost.any():
+        lost = sorted({seed for seed, x in zip(seeds, is_lost, strict=True) if x})
         raise ConfigError(
             f"start: the run in {folder} has numbers that are not finite in its "
-            f"networks of {seeds_named(sorted(set(lost)))}, which diverged; give seeds "
-            f"without them, or a seed for all agents: {folder}:SEED (--from), or "
+            f"networks of {seeds_named(lost)}, which diverged; give seeds without "
+            f"them, or a seed for all agents: {folder}:SEED (--from), or "
             f"purerl.Start({str(folder)!r}, seed=...)."
         )
 
@@ -255,8 +230,8 @@ def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
         prefix = [] if field == "params" else [field]
         words = [word for word in words if word != "params"]
         named.setdefault(field, []).append((".".join([*prefix, *words]), array))
-    names = () if parts == NETWORKS else tuple(p.strip() for p in parts.split(","))
-    return choose(named, [part for part in names if part], "start")
+    names = [] if parts == NETWORKS else [part.strip() for part in parts.split(",")]
+    return choose(named, [name for name in names if name], "start")
 
 
 def _everything(
@@ -265,28 +240,21 @@ def _everything(
     update: int,
     flat: HostMetrics,
     bound: Bound,
+    shapes: PyTree,
 ) -> PyTree:
     """The whole states of agents that go on, where this run can go on with them."""
     theirs, mine = manifest.read_config(folder, dict(stored)), bound.config
-    where = f"the run in {folder}"
-    # Steps that are done are counted by updates.
-    if theirs.steps_per_update != mine.steps_per_update:
-        raise ConfigError(
-            f"start: an update of {where} has {theirs.steps_per_update:,} steps, and "
-            f"one of this run {mine.steps_per_update:,}; train with its num_steps, "
-            "num_envs and rounds_per_update, or begin with the networks alone."
-        )
-    # A replay buffer has memories before the burn-in, and priorities of steps that have
-    # n_step more after them; sequences are drawn whole.
-    for name in ("burn_in", "n_step") if hasattr(theirs, "buffer_size") else ():
+    # Steps that are done are counted by updates. A replay buffer has memories before
+    # the burn-in, and priorities of steps that have n_step more after them.
+    names = ["steps_per_update"]
+    names += ["burn_in", "n_step"] if hasattr(theirs, "buffer_size") else []
+    for name in names:
         old, new = getattr(theirs, name, None), getattr(mine, name, None)
         if old != new:
             raise ConfigError(
-                f"start: {name} is {old} in {where} and {new} here, and its replay "
-                "buffer was made for that; train with the same one, or begin with the "
-                "networks alone."
+                f"start: {name} is {old} in the run in {folder} and {new} here; train "
+                "with the same one, or begin with the networks alone."
             )
-    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     state = checkpoint.unflatten(
         flat,
         shapes,

@@ -300,7 +300,7 @@ def _update(steps: Sequence[Step]) -> int:
 
 def begin_trackers_anew(folder: Path, search: Search, steps: Sequence[Step]) -> None:
     """Let trackers take anew what a longer search trains after its last checkpoint."""
-    begin_anew(folder, sum(len(search.rows(step)) for step in steps))
+    begin_anew(folder, sum(bool(search.rows(step)) for step in steps))
 
 
 def tracked_files(folder: Path | None) -> Files:
@@ -317,6 +317,6 @@ def told_of(folder: Path, search: Search) -> Told:
         for count in range(len(steps)):
             tell(group, search, steps[: count + 1])
 
-    total = sum(len(search.rows(step)) for step in steps)
+    total = sum(bool(search.rows(step)) for step in steps)
     run, is_finished = tracked(search, folder), len(steps) == len(search.steps)
     return Told(run, total, tell_all, tracked_files(folder), is_finished)

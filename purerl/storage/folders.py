@@ -4,14 +4,12 @@ config.yaml      every field, to be read by people, and to start others with
 manifest.json    what the folder holds and how it was made
 summary.json     numbers of what it holds, and about the call that trained it
 
-A folder is opened by the specification of what is to be in it. Where it holds something
-else already, everything that differs is said; nothing in it is changed. Every command
-that is given a folder of another kind than its own says so with the sentences of this
-module.
+A folder is opened by the specification of what is to be in it (`open_folder`). Where it
+holds something else already, everything that differs is said, and nothing is changed.
 
-A manifest has the implementation of its random keys under `prng_impl`. Whether
-Threefry's numbers follow the size of an array (`JAX_THREEFRY_PARTITIONABLE=0`) is under
-`threefry_partitionable`. Results of two ways of making random numbers do not fit
+A manifest has the implementation of its random keys under `prng_impl`, and whether
+Threefry's numbers follow the size of an array (`JAX_THREEFRY_PARTITIONABLE=0`) under
+`threefry_partitionable`: results of two ways of making random numbers do not fit
 together.
 """
 
@@ -19,9 +17,7 @@ import contextlib
 import json
 import os
 import platform
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,42 +59,33 @@ class Kind(NamedTuple):
     """
 
     words: str
-    goes_on: str
-    reads: tuple[str, ...]
+    goes_on: str = "repeat its purerl command with --out {folder}"
+    reads: tuple[str, ...] = ("plot", "report")
     noun: str = "search"
     is_tracked: bool = True
 
 
-_REPEAT = "repeat its purerl {} command with --out {{folder}}"
 KINDS = {
     "run": Kind(
         "a run",
         "{purerl} train --resume {folder}",
         ("evaluate", "render", "plot", "report"),
+        "run",
     ),
-    "sweep": Kind("a sweep", _REPEAT.format("sweep"), ("plot", "report"), "sweep"),
-    "pbt": Kind("population-based training", _REPEAT.format("pbt"), ("plot", "report")),
-    "halving": Kind(
-        "a successive-halving search", _REPEAT.format("halving"), ("plot", "report")
-    ),
+    "sweep": Kind("a sweep", noun="sweep"),
+    "pbt": Kind("population-based training"),
+    "halving": Kind("a successive-halving search"),
     "schedules": Kind(
         "agents trained with schedules",
         "repeat its purerl.train_schedules call with out={folder}",
         (),
         is_tracked=False,
     ),
-    "tune": Kind("a tuning study", _REPEAT.format("tune"), ("plot", "report")),
+    "tune": Kind("a tuning study", noun="study"),
     "evolution": Kind(
-        "an evolution",
-        "{purerl} evolve --resume {folder}",
-        ("plot", "report"),
-        "evolution",
+        "an evolution", "{purerl} evolve --resume {folder}", noun="evolution"
     ),
-    COMPARISON: Kind(
-        "a comparison",
-        "repeat its purerl compare or purerl transfer command with --out {folder}",
-        ("plot", "report"),
-    ),
+    COMPARISON: Kind("a comparison"),
 }
 
 
@@ -110,7 +97,7 @@ def kind_of(folder: Path) -> str:
     """
     if not (folder / MANIFEST).exists() and _is_comparison(folder):
         return COMPARISON
-    return str(load(folder).get("kind", "run"))  # A run's manifest names no kind.
+    return str(load(folder).get("kind"))
 
 
 def holds_comparison(folder: Path) -> bool:
@@ -130,22 +117,12 @@ def is_tracked(kind: str) -> bool:
 
 def words_of(kind: str) -> str:
     """Return the noun of a kind with its article."""
-    known = KINDS.get(kind)
-    return known.words if known else f"results of the kind {kind!r}"
+    return KINDS[kind].words if kind in KINDS else f"results of the kind {kind!r}"
 
 
-def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
-    """Return the sentences for a folder that holds something else than a command takes.
-
-    Args:
-        wanted: The kind or kinds that the command takes.
-    """
-    return refusal(folder, kind, f", not {_words(wanted)}")
-
-
-def _words(wanted: str | Sequence[str]) -> str:
-    names = (wanted,) if isinstance(wanted, str) else wanted
-    return " or ".join(map(words_of, names))
+def not_wanted(folder: Path, kind: str, *wanted: str) -> str:
+    """Return the sentences for a folder of another kind than a command takes."""
+    return refusal(folder, kind, f", not {' or '.join(map(words_of, wanted))}")
 
 
 def refusal(folder: Path, kind: str, why: str) -> str:
@@ -188,8 +165,7 @@ def made_with() -> dict[str, Any]:
     return {
         "device": f"{device.platform} {device.device_kind}",
         "versions": versions(),
-        PRNG_IMPL: impl_here(),
-        PARTITIONABLE: _is_partitionable(),
+        **_random_numbers(),
     }
 
 
@@ -209,21 +185,21 @@ def differences_of_versions(stored: Spec) -> str | None:
 
 
 def written_by(stored: Spec) -> str:
-    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
+    """Return which purerl and JAX wrote a manifest."""
     known = stored.get("versions", {})
-    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
-    return " with ".join(words)
+    return " with ".join(f"{name} {known.get(name)}" for name in ("purerl", "jax"))
+
+
+def _random_numbers() -> dict[str, Any]:
+    """How this process makes random numbers."""
+    is_partitionable: Any = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
+    return {PRNG_IMPL: impl_here(), PARTITIONABLE: bool(is_partitionable)}
 
 
 def unusual_random_numbers() -> dict[str, Any]:
     """Return how this process makes random numbers, where that is not JAX's default."""
-    here = {PRNG_IMPL: impl_here(), PARTITIONABLE: _is_partitionable()}
     usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
-    return {name: x for name, x in here.items() if x != usual[name]}
-
-
-def _is_partitionable() -> bool:
-    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+    return {name: x for name, x in _random_numbers().items() if x != usual[name]}
 
 
 def refuse_other_keys(where: str, theirs: str, here: str) -> None:
@@ -251,21 +227,20 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming both.
     """
-    refuse_other_keys(where, stored[PRNG_IMPL], impl_here())
-    here, theirs = _is_partitionable(), stored[PARTITIONABLE]
-    if theirs != here:
+    here, theirs = _random_numbers(), stored[PARTITIONABLE]
+    refuse_other_keys(where, stored[PRNG_IMPL], here[PRNG_IMPL])
+    if theirs != here[PARTITIONABLE]:
         raise ConfigError(
             f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
-            f"this process makes those of {here}, with which nothing goes on as it "
-            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+            f"this process makes those of {here[PARTITIONABLE]}, with which nothing "
+            f"goes on as it began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go "
+            "on with it."
         )
 
 
-@contextlib.contextmanager
-def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
+def keys_of(stored: Mapping[str, Any]) -> contextlib.AbstractContextManager:
     """Make random keys of a manifest's implementation, in this thread."""
-    with jax.default_prng_impl(stored[PRNG_IMPL]):
-        yield
+    return jax.default_prng_impl(stored[PRNG_IMPL])
 
 
 # What differs between what a folder holds and what is asked for.
@@ -275,7 +250,7 @@ FIELD, AUTO_FIELD = "{}", "{}, which is auto,"
 REMEDY = "Give another folder, or the stored settings."
 LONGEST = 120  # The most characters of a value that are shown.
 # What a folder adds to every specification. It may differ.
-_ADDED = ("command", "kind", "format", "device", "versions", PRNG_IMPL)
+_ADDED = ("command", "kind", "format", "device", "versions", PRNG_IMPL, PARTITIONABLE)
 _ASKED = "_asked"
 _MISSING = object()
 
@@ -310,14 +285,12 @@ def differences(
                 pair = before.get(name, _MISSING), now.get(name, _MISSING)
                 found.append(_phrase(naming.format(name), *pair, text))
     for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
-        before, now = stored.get(name), new.get(name)
+        before, now = stored.get(name, _MISSING), new.get(name, _MISSING)
         if f"{name}{_ASKED}" in new:
             now = new[f"{name}{_ASKED}"] or before
-        if not name.endswith(_ASKED) and json.dumps(before) != json.dumps(now):
-            is_given = name in new or f"{name}{_ASKED}" in new
-            pair = stored.get(name, _MISSING), now if is_given else _MISSING
-            write = partial(_seeds, text) if name == "seeds" else text
-            found.append(_phrase(name, *pair, write))
+        plain = [json.dumps(None if x is _MISSING else x) for x in (before, now)]
+        if not name.endswith(_ASKED) and plain[0] != plain[1]:
+            found.append(_phrase(name, before, now, text))
     return found
 
 
@@ -342,11 +315,7 @@ def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str
     pairs = enumerate(zip(*texts, strict=False))
     first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
     there, here = (_cut(each, first) for each in texts)
-    # A name of several words, such as that of an axis, begins with its noun.
-    is_plural = re.fullmatch(r"\w*[^s]s", name) is not None
-    is_plural = is_plural and isinstance(before, list | tuple | dict)
-    verb = "are" if is_plural else "is"
-    return f"{name} {verb} {there} there and {here} here"
+    return f"{name} is {there} there and {here} here"
 
 
 def _cut(text: str, first: int) -> str:
@@ -356,16 +325,6 @@ def _cut(text: str, first: int) -> str:
     begin = max(0, min(first - LONGEST // 4, len(text) - LONGEST))
     end = begin + LONGEST
     return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
-
-
-def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
-    """Seeds by the first and the last one, where there is none between them missing."""
-    is_list = isinstance(seeds, list | tuple) and bool(seeds)
-    if not (is_list and all(isinstance(seed, int) for seed in seeds)):
-        return text(seeds)
-    first, end = seeds[0], seeds[0] + len(seeds)
-    is_whole = list(seeds) == list(range(first, end))
-    return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))
 
 
 # Begin a folder, or go on with it.
@@ -379,11 +338,12 @@ def open_folder(
     merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
     remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
 ) -> Spec:
-    """Start a folder, or go on with it; return the specification that holds.
+    """Begin a folder, or go on with it; return the specification that holds.
 
     Args:
         spec: The specification of what is to be in it: plain values, with `config`,
-            and with its `kind` and the `format` of its layout.
+            and with its `kind` and the `format` of its layout. Versions and device are
+            added.
         *subfolders: Folders to make inside the folder.
         compare: A function that says what differs between a stored and a new
             specification, in words.
@@ -395,67 +355,50 @@ def open_folder(
             another kind or format, or with other random keys; one with results and no
             manifest; one that cannot be written.
     """
-    new = json.loads(json.dumps(spec))
-    if not (folder / MANIFEST).exists():
-        refuse_remains(folder)
+    new, kind = json.loads(json.dumps({**spec, **made_with()})), spec["kind"]
+    check_out(folder, kind)
+    if not is_begun(folder):
         write(folder, new, subfolders)
         return new
-    refuse_other(folder, new["kind"])
-    stored = load_kind(folder, new["kind"], new["format"])
+    stored = load_kind(folder, kind, spec["format"])
     check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
-        noun = KINDS[new["kind"]].noun if new["kind"] in KINDS else "search"
+        noun = KINDS[kind].noun if kind in KINDS else "search"
         refuse(found, f"out: {folder}", noun, remedy(stored, new))
     merged = merge(stored, new)
     if merged == stored:
-        go_on(folder, stored)
+        make(folder)
+        if not (folder / CONFIG).exists():  # A kill kept it off.
+            write_config(folder, stored)
     else:
         write(folder, merged, subfolders)
     return merged
 
 
-def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
-    """Refuse to write into a folder that holds something else.
+def check_out(folder: Path | None, *wanted: str) -> None:
+    """Refuse a folder that could not be begun or gone on with.
+
+    Results without a manifest would pass as those of what begins, and a config.yaml of
+    the user's own would be overwritten.
+
+    Args:
+        folder: The folder that would be written, if any; it need not be there.
+        *wanted: The kinds, of `KINDS`, that it may hold.
 
     Raises:
         ConfigError: saying what it holds.
     """
-    kind = kind_of(folder)
-    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
-        here = words_of(kind)
-        raise ConfigError(
-            f"out: {folder} holds {here}, not {_words(wanted)}; give another folder."
-        )
-
-
-def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
-    """Refuse a folder that could not be begun or gone on with, for a plan of it.
-
-    Args:
-        folder: The folder that would be written, if any; it need not be there.
-        wanted: The kind or kinds, of `KINDS`, that it may hold.
-
-    Raises:
-        ConfigError: see `refuse_other` and `refuse_remains`.
-    """
     if folder is None:
         return
-    if (folder / MANIFEST).exists():
-        refuse_other(folder, wanted)
-    else:
-        refuse_remains(folder)
-
-
-def refuse_remains(folder: Path) -> None:
-    """Refuse to begin in a folder that has no manifest, and is not new either.
-
-    Old results would pass as those of what begins, and a config.yaml of the user's own
-    would be overwritten.
-
-    Raises:
-        ConfigError: naming what is in it.
-    """
+    if is_begun(folder):
+        kind = kind_of(folder)
+        if kind not in wanted:
+            raise ConfigError(
+                f"out: {folder} holds {words_of(kind)}, not "
+                f"{' or '.join(map(words_of, wanted))}; give another folder."
+            )
+        return
     for name in CONTENTS:
         if _has_results(folder / name):
             raise ConfigError(
@@ -493,20 +436,6 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     with _refusing(folder):
         write_json(folder / MANIFEST, spec)
     write_config(folder, spec)
-
-
-def go_on(folder: Path, spec: Spec) -> None:
-    """See that a folder can be written; recreate config.yaml if a kill kept it off.
-
-    Args:
-        spec: The specification of its manifest.
-
-    Raises:
-        ConfigError: the folder cannot be written.
-    """
-    make(folder)
-    if not (folder / CONFIG).exists():
-        write_config(folder, spec)
 
 
 def write_config(folder: Path, spec: Spec) -> None:
@@ -600,7 +529,7 @@ def load(folder: Path) -> Spec:
 
 
 def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
-    """Return the manifest of what is not a run.
+    """Return the manifest of a kind of folder.
 
     Args:
         folder: The folder that should hold it.
@@ -611,8 +540,9 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
         ConfigError: there is none, it cannot be read, or is of another kind or format.
     """
     stored, kind = load(folder), kind_of(folder)
-    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
-        raise ConfigError(not_wanted(folder, kind, wanted))
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    if kind not in wanted:
+        raise ConfigError(not_wanted(folder, kind, *wanted))
     if stored.get("format") != version:
         raise ConfigError(
             f"{folder} was written in format {stored.get('format')}, this version "

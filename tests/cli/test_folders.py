@@ -73,7 +73,7 @@ def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
 def test_a_run_is_none_of_the_others(tmp_path, capsys):
     folder = tmp_path / "run"
     folder.mkdir()
-    write_json(folder / "manifest.json", {"data_parallel": 0})
+    write_json(folder / "manifest.json", {"kind": "run", "data_parallel": 0})
     for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
         with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
             load(folder)

@@ -14,9 +14,9 @@ from purerl.acting import exploration
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest
+from purerl.runner.run import RunOptions
 from purerl.space.axes import uniform
 from purerl.space.points import for_fields
-from purerl.storage import folders
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.loop import _notes
 from purerl.train import bind
@@ -187,7 +187,8 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert "(3 asked for, 1 affordable within eval_share=0)" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
-        manifest.check_same(folders.load(folder), bind(again).config, (0,))
+        asked = RunOptions(again)
+        manifest.open_run(folder, bind(again).config, (0,), asked)
     with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
 

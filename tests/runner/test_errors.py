@@ -7,7 +7,6 @@ import purerl
 from purerl import ConfigError
 from purerl.cli import main as command_line
 from purerl.envs import CartPole
-from purerl.runner import manifest
 from purerl.runner.result import load_run
 from purerl.scale import hosts
 from purerl.storage import folders
@@ -118,35 +117,32 @@ def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
     text = path.read_text()
     path.write_text(text.replace("learning_rate: 0.00025", "learning_rate: 0.01"))
     assert path.read_text() != text
-    sentence = "changed after the run began .*learning_rate is 0.00025 there and 0.01"
+    sentence = "changed after the run began: learning_rate is 0.00025 there and 0.01"
     with pytest.raises(ConfigError, match=sentence):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
     path.write_text(text)
     assert run_tiny(tiny, seeds=2, out=copy, resume=True).finished
 
 
-@pytest.mark.parametrize("extend", [False, True])
-def test_an_extension_that_was_killed_before_the_config_goes_on(tiny, copy, extend):
-    longer = purerl.resolve(tiny.replace(total_timesteps=1_280))
-    path, summary = copy / "config.yaml", copy / "summary.json"
-    curve = copy / "curve.png"
-    before = path.read_text()
-    summary.write_text("{}")
-    curve.write_bytes(b"of the shorter run")
-    manifest.extend_run(copy, folders.load(copy), longer)
-    after = path.read_text()
-    assert "total_timesteps: 1280" in after
-    assert not summary.exists() and not curve.exists()
-    path.write_text(before.replace("total_timesteps: 640", "total_timesteps: 960"))
-    with pytest.raises(ConfigError, match="total_timesteps is 1280 there and 960"):
-        run_tiny(longer, seeds=2, out=copy, resume=True, extend=extend)
-    path.write_text(before)
-    with pytest.raises(ConfigError, match="seeds"):
-        run_tiny(longer, seeds=3, out=copy, resume=True, extend=extend)
-    assert path.read_text() == before
-    result = run_tiny(longer, seeds=2, out=copy, resume=True, extend=extend)
+def test_an_extension_that_was_killed_before_the_config_goes_on(
+    tiny, copy, monkeypatch
+):
+    longer = tiny.replace(total_timesteps=1_280)
+    (copy / "summary.json").write_text("{}")
+    (copy / "curve.png").write_bytes(b"of the shorter run")
+
+    def killed(path, text):
+        raise KeyboardInterrupt
+
+    options = {"seeds": 2, "out": copy, "resume": True}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(folders, "write_atomic", killed)
+        run_tiny(longer, extend=True, **options)
+    for name in ("summary.json", "curve.png", "config.yaml"):
+        assert not (copy / name).exists()
+    result = run_tiny(longer, **options)
     assert result.finished and int(result.metrics["env_steps"][0, -1]) == 1_280
-    assert path.read_text() == after
+    assert "total_timesteps: 1280" in (copy / "config.yaml").read_text()
 
 
 def test_a_longer_run_has_at_least_one_update_more(tiny, copy, capsys):
@@ -165,7 +161,7 @@ def test_a_longer_run_has_at_least_one_update_more(tiny, copy, capsys):
 )
 def test_a_run_is_resumed_as_it_began(tiny, copy, name, value):
     options = {"seeds": 2, "out": copy, "resume": True}
-    with pytest.raises(ConfigError, match=rf"{name} is \w+ there and {value} here"):
+    with pytest.raises(ConfigError, match=rf"{name} is \w+ there and"):
         purerl.run(tiny, **options, **{name: value}, progress=False)
 
 
@@ -177,7 +173,7 @@ def test_a_checkpoint_of_another_config_is_refused(tiny, copy):
 def test_resuming_with_another_config_or_seeds_says_what_differs(tiny, copy):
     with pytest.raises(ConfigError, match=r"learning_rate is 0.00025 there and 0.01"):
         run_tiny(tiny.replace(learning_rate=0.01), seeds=2, out=copy, resume=True)
-    with pytest.raises(ConfigError, match=r"are 0..1 \(2\) there and 0..2 \(3\) here"):
+    with pytest.raises(ConfigError, match=r"seeds is \[0, 1\] there and"):
         run_tiny(tiny, seeds=3, out=copy, resume=True)
 
 

@@ -52,7 +52,7 @@ def assert_all_has_come_once(out, tracker, told=None):
     assert (told or updates(tracker)) == [row["update"] for row in rows]
     assert event_scalars(out / "tensorboard" / "seed=0") == wanted
     entries = load_stored(out).values()
-    assert len({entry["rows"] for entry in entries}) == 1
+    assert len({repr(entry["told"]) for entry in entries}) == 1
     assert not any("replaces" in entry for entry in entries)
 
 

@@ -196,7 +196,7 @@ def test_one_agent_for_all_goes_on_with_the_keys_of_the_new_seeds(tiny, stopped)
         (
             lambda f: purerl.Start(f, "all"),
             {"num_steps": 8},
-            "has 32 steps, and one of this run 16; train with its num_steps",
+            "steps_per_update is 32 in .* and 16 here",
         ),
         (lambda f: f / "nothing", {}, "there is no folder"),
         (lambda f: 3, {}, "start must be the folder of a run, or purerl.Start"),
@@ -308,5 +308,5 @@ def test_a_resumed_run_keeps_its_start(tiny, source, tmp_path):
     # Killed before its first checkpoint, and the agents are others by now.
     shutil.rmtree(out / "checkpoints")
     run_tiny(tiny, seeds=2, out=source, resume=True)
-    with pytest.raises(purerl.ConfigError, match=r"after update 9, now 20"):
+    with pytest.raises(purerl.ConfigError, match="other agents now than when"):
         run_tiny(tiny, seeds=2, out=out, resume=True)

@@ -11,6 +11,7 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Member, TrackedRun
+from purerl.runner.trackers.group import told_in
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage.files import write_json
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SEEDS = (3, 5)
-ROWS = 2 * (7 + 3)
+UPDATES = 9  # with rows: one of them has training and an evaluation
 
 
 @pytest.fixture(autouse=True)
@@ -78,13 +79,13 @@ def test_mlflow_gets_exactly_the_rows_that_it_missed(
     run_tiny(tiny, seeds=SEEDS, out=out, trackers=[DiesOn(uri, is_answer_lost)])
     said = capsys.readouterr().err.replace("\n", "")
     entry = tracked(out, "mlflow")
-    assert 0 < entry["rows"] < ROWS and entry["status"] == ""
-    assert f"lacks {ROWS - entry['rows']} of {ROWS} rows" in said
+    assert 0 < len(told_in(entry)) < UPDATES and entry["status"] == ""
+    assert f"lacks {UPDATES - len(told_in(entry))} of {UPDATES} updates" in said
     assert f"purerl track '{out}' --track mlflow" in said
 
     assert main(["track", str(out)]) == 0
     assert f"MLflow: mlflow ui --backend-store-uri {uri}" in capsys.readouterr().err
-    assert tracked(out, "mlflow")["rows"] == ROWS
+    assert tracked(out, "mlflow")["told"] == [[0, UPDATES - 1]]
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name(f"lost {is_answer_lost}").experiment_id
     runs = client.search_runs([experiment])
@@ -150,7 +151,7 @@ def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):
     then = Keeps()
     run_tiny(tiny, out=out, resume=True, trackers=[then])
     assert then.updates[0] > SEGMENT and then.updates[-1] == NUM_UPDATES
-    assert len(late.updates) + len(then.updates) == ROWS // 2
+    assert len(late.updates) + len(then.updates) == 7 + 3
     assert then.status == "finished" and purerl.track(out, [Keeps()])
 
 
@@ -167,7 +168,7 @@ def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
     [
         (None, "there is no run in"),
         ({"kind": "schedules"}, "of which trackers are told nothing"),
-        ({}, "no tracker has been told of"),
+        ({"kind": "run"}, "no tracker has been told of"),
     ],
 )
 def test_folders_that_cannot_be_sent_get_a_sentence(

@@ -69,7 +69,7 @@ def test_a_tracker_that_fails_in_the_middle_is_told_the_rest_later(tmp_path):
     trackers.close("finished")
     failed, missing = said
     assert "tracker 'keeps' failed (OSError: the server has stopped)" in failed
-    assert "lacks 6 of 10 rows" in missing
+    assert "lacks 6 of 10 updates" in missing
     assert f"purerl.track('{tmp_path}', [Keeps(...)])" in missing
     trackers, said = group(second, folder=tmp_path)
     tell(trackers, range(1, 11))
@@ -87,14 +87,14 @@ def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatc
     trackers.close("finished")
     waiting, missing = said
     assert waiting.startswith("waiting for tracker 'keeps', 0.3 s for an answer")
-    assert "lacks 8 of 10 rows" in missing  # the third is on its way
-    assert load_stored(tmp_path)["keeps"]["rows"] == 2
+    assert "lacks 8 of 10 updates" in missing  # the third is on its way
+    assert load_stored(tmp_path)["keeps"]["told"] == [[0, 1]]
     hangs.may_go.set()
     (thread,) = [t for t in threading.enumerate() if t.name == "tracker keeps"]
     thread.join(10.0)
     assert thread.daemon and not thread.is_alive()
     assert hangs.updates == [1, 2, 3]  # it was told no more after it was given up
-    assert load_stored(tmp_path)["keeps"]["rows"] == 2
+    assert load_stored(tmp_path)["keeps"]["told"] == [[0, 1]]
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_ctrl_c_ends_the_waiting(tmp_path, monkeypatch):
     assert hangs.hangs.wait(10.0)
     trackers.close("finished")
     hangs.may_go.set()
-    assert said[1] == "not waiting for tracker 'keeps' any longer."
-    assert "lacks 8 of 10 rows" in said[2]
+    assert said[1] == "not waiting for trackers any longer."
+    assert "lacks 8 of 10 updates" in said[2]
 
 
 @pytest.mark.parametrize(

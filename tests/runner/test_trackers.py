@@ -77,7 +77,7 @@ def test_a_config_as_short_texts():
 @pytest.mark.parametrize(
     ("trackers", "fragment"),
     [
-        (["mlfow"], "there is no tracker 'mlfow'. Did you mean 'mlflow'"),
+        (["mlfow"], "there is no tracker 'mlfow', only mlflow"),
         ("mlflow", "trackers must be a list"),
         ([object()], "takes names and subclasses of purerl.Tracker"),
         (["tensorboard", "tensorboard"], "names 'tensorboard' twice"),
@@ -124,7 +124,7 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     failed, missing = said
     assert f"tracker 'keeps' failed (OSError: no room for {method})" in failed
     assert "second line" not in failed
-    told = "has all rows" if method == "close" else "lacks 3 of 3 rows"
+    told = "has all updates" if method == "close" else "lacks 3 of 3 updates"
     assert told in missing and f"purerl.track('{tmp_path}', [Flushes(" in missing
 
 
@@ -156,8 +156,8 @@ def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
     for update in (5, 6):
         trackers.log("train", 0, at(update))
     trackers.close("finished")
-    assert "left out" in said[0] and "lacks 1 of 2 rows" in said[1]
-    assert load_stored(tmp_path)["keeps"]["rows"] == 1
+    assert "left out" in said[0] and "lacks 1 of 2 updates" in said[1]
+    assert load_stored(tmp_path)["keeps"]["told"] == [[0, 0]]
 
 
 def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
@@ -178,8 +178,8 @@ def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
     trackers.close("finished")
     assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
     assert new.told == [("train", 0, 1), ("train", 0, 2)]
-    entry = {"id": "b", "rows": 2, "status": "finished", "options": {}}
-    assert load_stored(tmp_path)["keeps"] == entry
+    entry = {"id": "b", "told": [[0, 1]], "status": "finished", "options": {}}
+    assert load_stored(tmp_path)["keeps"] == entry | {"total": None}
 
 
 def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
@@ -189,8 +189,8 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers.log("evaluation", 0, at(2))
     trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
-    entry = {"id": "a", "rows": 2, "status": "interrupted", "options": {}}
-    assert load_stored(tmp_path) == {"keeps": entry}
+    entry = {"id": "a", "told": [[0, 1]], "status": "interrupted", "options": {}}
+    assert load_stored(tmp_path) == {"keeps": entry | {"total": None}}
 
     again, new = Keeps(), Keeps()
     new.name = "new"
@@ -205,7 +205,7 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
 
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
     logs = str(tmp_path / "logs")
-    stored = {"tensorboard": {"id": "x", "rows": 1, "options": {"folder": logs}}}
+    stored = {"tensorboard": {"id": "x", "options": {"folder": logs}}}
     write_json(tmp_path / "trackers.json", stored)
     (remade,) = choose(None, tmp_path)
     (named,) = choose(["tensorboard"], tmp_path)

@@ -34,12 +34,11 @@ STORED = {
             ],
         ),
         ({"config": {"gamma": 0.99, "env": "A"}, "seeds": [0, 1]}, []),
-        ({"seeds": [0, 1, 2]}, ["seeds are 0..1 (2) there and 0..2 (3) here"]),
-        ({"seeds": [3, 1]}, ["seeds are 0..1 (2) there and [3, 1] here"]),
+        ({"seeds": [0, 1, 2]}, ["seeds is [0, 1] there and [0, 1, 2] here"]),
         # Axes draw one after the other, so that their order counts.
         (
             {"axes": {"a": 2, "b": 1}},
-            ["axes are {'b': 1, 'a': 2} there and {'a': 2, 'b': 1} here"],
+            ["axes is {'b': 1, 'a': 2} there and {'a': 2, 'b': 1} here"],
         ),
         ({"lanes": 8}, []),  # chosen, because nobody asked for a width
         ({"lanes": 4, "lanes_asked": 4}, []),
@@ -109,7 +108,7 @@ def test_what_a_sweep_adds_to_the_comparison():
     assert not store.is_reordered(stored, sweep(points=[first], shape=[1]))
     # Points of other axes have nothing in common, and are not counted.
     assert store.compare(stored, sweep(axes=["gamma"], points=[{"gamma": 0.9}])) == [
-        "axes are ['learning_rate'] there and ['gamma'] here"
+        "axes is ['learning_rate'] there and ['gamma'] here"
     ]
 
 
@@ -126,7 +125,7 @@ def test_groups_of_a_sweep_that_differ_are_no_extension(changes, words):
     groups = {name: {**one, **changes} for name, one in stored["groups"].items()}
     new = sweep(groups=groups, seeds=[0, 1, 2])
     seeds, group = store.compare(stored, new)  # the two groups say it once
-    assert seeds.startswith("seeds are") and group.startswith(words)
+    assert seeds.startswith("seeds is") and group.startswith(words)
     assert not store.is_extension(stored, new)
     # Members of other groups have been trained with nothing yet.
     assert store.is_extension(stored, sweep(groups={"other": groups["ppo"]}))

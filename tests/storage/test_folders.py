@@ -60,8 +60,8 @@ def test_a_config_of_the_users_own_is_kept(tool, tmp_path):
 def test_what_a_kill_before_the_manifest_left_is_begun_again(tmp_path):
     put(tmp_path / "records" / ".write-test-123", "")
     (tmp_path / "metrics" / "train").mkdir(parents=True)
-    folders.refuse_remains(tmp_path)
-    folders.refuse_remains(tmp_path / "missing")
+    folders.check_out(tmp_path, "run")
+    folders.check_out(tmp_path / "missing", "run")
 
 
 def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def test_a_run_with_other_keys_is_read_and_goes_on_only_with_them(tmp_path):
     assert to_device(saved.state).key.dtype == jax.random.key(0, impl="rbg").dtype
     assert folders.load(out)["prng_impl"] == "rbg"
     resume = {"resume": True, "trackers": [], **calls}
-    with pytest.raises(ConfigError, match=f"the run has random keys {BOTH}rbg"):
+    with pytest.raises(ConfigError, match=f"has random keys {BOTH}rbg"):
         purerl.run(CONFIG, seeds=2, **resume)
     start = purerl.Start(out, "all")
     with pytest.raises(ConfigError, match=f"the checkpoint .*{BOTH}rbg"):

@@ -54,7 +54,7 @@ def test_members_that_are_added_to_a_finished_sweep(tiny, whole, tmp_path):
     out = tmp_path / "sweep"
     some = {"learning_rate": RATES[:1]}
     run_sweep(tiny, some, seeds=3, out=out)
-    with pytest.raises(purerl.ConfigError, match=r"are 0..2 \(3\) there.*--extend"):
+    with pytest.raises(purerl.ConfigError, match=r"seeds is .* there.*--extend"):
         run_sweep(tiny, some, seeds=5, out=out)
     more = run_sweep(tiny, some, seeds=5, out=out, extend=True)
     assert more.summary["trained_members"] == 2

@@ -59,11 +59,7 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
         run_sweep(tiny, AXES, trackers=[first], **options)
     assert first.status == "interrupted"
     entry = json.loads((out / "trackers.json").read_text())["told"]
-    assert (entry["rows"], entry["members"], entry["status"]) == (
-        2,
-        [[0, 1]],
-        "interrupted",
-    )
+    assert (entry["told"], entry["status"]) == ([[0, 1]], "interrupted")
     assert run_sweep(tiny, AXES, trackers=[again], **options).finished
     # Two workers train at once from here on: each member is told when it ends.
     assert again.has_gone_on and sorted(members_of(again)) == MEMBERS[2:]
@@ -76,7 +72,7 @@ def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
     assert f"purerl.track('{out}', [Told(...)])" in said
     assert "lacks 2 of 4 members" in said
     entry = json.loads((out / "trackers.json").read_text())["told"]
-    assert (entry["rows"], entry["total"], entry["status"]) == (2, 4, "")
+    assert (entry["told"], entry["total"], entry["status"]) == ([[0, 1]], 4, "")
     second = Told()
     assert purerl.track(out, [second])
     assert second.has_gone_on and second.status == "finished"

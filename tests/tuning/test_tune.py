@@ -437,7 +437,7 @@ def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
     assert stored["study"].endswith("-ppo")
     for changed, words in [
         ({"study": "other"}, r"holds another study: study is '.*' there and 'other'"),
-        ({"seeds": 2}, "holds another study: seeds are"),
+        ({"seeds": 2}, "holds another study: seeds is"),
         ({"axes": {"gamma": [0.5, 0.9]}}, "the axis gamma is missing there"),
         ({"lanes": 4}, "holds another study: lanes is 2 there and 4 here"),
     ]:

@@ -3,7 +3,6 @@
 Their packages are imported when a tracker is made, never before.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from importlib import import_module, util
 from pathlib import Path
@@ -32,25 +31,18 @@ def make_tracker(name: str, **options: Any) -> Tracker:
         ConfigError: another name or option, or a package that is not installed.
     """
     if name not in TRACKERS:
-        close = difflib.get_close_matches(name, TRACKERS, n=1, cutoff=0.4)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(
-            f"there is no tracker {name!r}.{guess} Trackers: {', '.join(TRACKERS)}."
-        )
+        raise ConfigError(f"there is no tracker {name!r}, only {', '.join(TRACKERS)}.")
     entry = TRACKERS[name]
     for option in options:
         check_known(option, list(entry.options), f"tracker {name}")
     for package in entry.packages:
-        if not _is_installed(package):
+        try:
+            is_there = util.find_spec(package) is not None
+        except (ImportError, ValueError):  # None in sys.modules: not to be imported
+            is_there = False
+        if not is_there:
             raise missing(package, name)
     return getattr(import_module(entry.module), entry.cls)(**options)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return util.find_spec(package) is not None
-    except (ImportError, ValueError):  # None in sys.modules: not to be imported
-        return False
 
 
 def read_trackers(

@@ -99,9 +99,6 @@ class Ended(NamedTuple):
     rows: Sequence[Row]
 
 
-Load = Callable[[], Iterable[Ended]]
-
-
 def ended(
     number: int,
     params: Mapping[str, Any],
@@ -119,12 +116,11 @@ def ended(
     """
     texts = [
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in params.items()
+        for name, value in {**params, "seed": seed}.items()
     ]
-    text = ", ".join([*texts, f"seed={seed}"])
     told = [{"kind": kind, **row} for kind, some in rows.items() for row in some]
     told.sort(key=lambda row: row["env_steps"])
-    return Ended(number, Member(text, seed, dict(params)), told)
+    return Ended(number, Member(", ".join(texts), seed, dict(params)), told)
 
 
 def files_of(

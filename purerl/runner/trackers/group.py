@@ -1,17 +1,17 @@
 """The trackers of one call: opened, told, closed, and remembered in `trackers.json`.
 
-A run, a search or an evolution tells rows while it goes on (`log`, `flush`); a sweep, a
-study or a comparison tells each member whole when it has ended (`add`). What is told
-stands in one list. A thread for each tracker reads it at its own pace, so training
-waits for none, and a failure of one stops neither training nor the others. What a
-tracker has missed is sent by the call that goes on, or by `purerl track`.
+What is told comes in pieces, each of which a tracker has or lacks: in a run, a search
+or an evolution the rows of an update (`log`, `flush`), in a sweep, a study or a
+comparison a member that has ended (`add`). All pieces stand in one list. A thread for
+each tracker reads it at its own pace, so training waits for none, and a failure of one
+stops neither training nor the others. What a tracker has missed is sent by the call
+that goes on, or by `purerl track`.
 
 `trackers.json` holds, by the tracker's name: `id`, under which it goes on; `options`,
-which make it again; `status`, with which it was closed (empty before); `rows`, how many
-rows it has taken, in their order. Of members told whole, `rows` is how many it has and
-`members` which, as ranges, so that none is told twice in whatever order they end.
-Where rows that it was told no longer hold, `replaces` stands in place of `id`: the
-tracker then begins anew.
+which make it again; `status`, with which it was closed (empty before); `told`, which
+pieces it has, as ranges; `total`, how many there are, where that is known. Where pieces
+that it was told no longer hold, `replaces` stands in place of `id`: the tracker then
+begins anew.
 """
 
 import contextlib
@@ -28,7 +28,14 @@ from typing import Any, NamedTuple, Self
 
 from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
-from purerl.runner.trackers.base import TRACKERS, Load, Member, Row, TrackedRun, Tracker
+from purerl.runner.trackers.base import (
+    TRACKERS,
+    Ended,
+    Member,
+    Row,
+    TrackedRun,
+    Tracker,
+)
 from purerl.storage import folders
 from purerl.storage.files import read_json, write_json
 from purerl.storage.folders import TRACKERS_FILE
@@ -51,8 +58,18 @@ Notify = Callable[[str], None]
 # Makes the files to keep by name; it may draw into the folder that it is given, which
 # stays until all trackers are closed.
 Files = Callable[[Path], Mapping[str, Path]]
-# The numbers of members and their rows, of all that ended with the same update.
-Together = list[tuple[int, Row]]
+
+
+class Together(NamedTuple):
+    """The rows of an update, each with the number of its member."""
+
+    number: int
+    rows: Sequence[tuple[int, Row]]
+
+
+# Reads pieces. It may be called later, in other threads, so that a tracker that is far
+# behind costs no memory.
+Load = Callable[[], Iterable[Together | Ended]]
 
 
 class Writer:
@@ -63,8 +80,7 @@ class Writer:
         group: Its group.
 
     Attributes:
-        taken: Number of rows that the tracker has written, first to last.
-        told: Numbers of the members that were told whole.
+        told: Numbers of the pieces that the tracker has.
         status: Status with which it was closed, empty before.
         failed: Whether it is called no more, because it raised or was given up.
         has_begun: Whether it is open, or was.
@@ -74,13 +90,10 @@ class Writer:
     def __init__(self, tracker: Tracker, group: "Group") -> None:
         self.tracker, self._group = tracker, group
         self.in_thread = group.in_threads and tracker.background
-        self.taken, self.status = 0, ""
+        self.status, self.told = "", set[int]()
         self.failed, self.is_late = False, True
-        self.told: set[int] = set()
-        self._place = 0  # Among the group's items.
-        self._passed = 0  # Rows before this place.
         self.has_begun = self._is_cut = False
-        self._is_new = True
+        self._place, self._is_new = 0, True  # The place among the group's items.
         self._members: dict[int, Member] = {}
         self._error: BaseException | None = None
         # A row counts when `flush` returns. Without one, when `log` does.
@@ -97,8 +110,7 @@ class Writer:
         Raises:
             ConfigError: it cannot begin, and there is no earlier call.
         """
-        self._is_new, self.taken = not stored, int(stored.get("rows", 0))
-        self.told = members_of(stored)
+        self._is_new, self.told = not stored, told_in(stored)
         # A tracker may go through them in its thread while others get to know more.
         self._members = copy.copy(run.members)
         identity = {"id": stored.get("id"), "replaces": stored.get("replaces")}
@@ -151,15 +163,11 @@ class Writer:
     def _attempt(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
-            if not self.failed:
-                self._group.remember()
             self.is_late = not (self.status or self.failed)
         except BaseException as error:
             if not (self.in_thread or isinstance(error, Exception)):
                 self._is_cut = True  # Ctrl-C: what is left is sent another time.
                 raise
-            with contextlib.suppress(OSError):  # It may be what has failed.
-                self._group.remember()
             if self._fail(error) and call != self._end:
                 with contextlib.suppress(Exception):
                     self.tracker.close("failed")
@@ -170,49 +178,49 @@ class Writer:
         self.has_begun = True
 
     def _write(self) -> None:
-        item = self._group.items[self._place]
-        if not isinstance(item, list):
-            self._place += 1
-            return self._tell(item)
-        rows, place, logged = list(item), self._place + 1, 0
-        known = max(0, self.taken - self._passed)
-        while place < len(self._group.items) and len(rows) < known + self._batch:
-            rows += self._group.items[place]  # type: ignore[arg-type]
-            place += 1
+        """Log what waits, up to a batch."""
+        logged, axis = list[int](), self._group.run.axis
+        num_rows = 0
         try:
-            for member, row in rows[known:]:
-                if self.failed:  # It was given up in the meantime.
-                    return
-                self.tracker.log(member, row[self._group.run.axis], row)
-                logged += 1
+            while self._waits() and num_rows < self._batch:
+                for piece in self._group.items[self._place]():
+                    if piece.number in self.told:
+                        continue
+                    rows: Sequence[tuple[int, Row]]
+                    if isinstance(piece, Ended):
+                        self._members[piece.number] = piece.member
+                        rows = [(piece.number, row) for row in piece.rows]
+                    else:
+                        rows = piece.rows
+                    for member, row in rows:
+                        if self.failed:  # It was given up in the meantime.
+                            return
+                        self.tracker.log(member, row[axis], row)
+                    num_rows += len(rows)
+                    if isinstance(piece, Ended):
+                        self.tracker.flush()
+                        self.tracker.end_member(piece.number)
+                        self._count([piece.number])
+                    else:
+                        logged.append(piece.number)
+                self._place += 1
         finally:
-            # Rows that it took before it failed must not be sent to it again.
-            if not self.failed and logged:
+            # What it took before it failed must not be sent to it again.
+            if logged and not self.failed:
                 self.tracker.flush()
-                self.taken += logged
-        self._place, self._passed = place, self._passed + len(rows)
+                self._count(logged)
 
-    def _tell(self, load: Load) -> None:
-        """Tell members whole, but for those that the tracker has."""
-        for number, member, rows in load():
-            if self.failed:
-                return
-            if number in self.told:
-                continue
-            self._members[number] = member
-            for row in rows:
-                self.tracker.log(number, row[self._group.run.axis], row)
-            self.tracker.flush()
-            self.tracker.end_member(number)
-            self.told.add(number)
-            self._group.remember()
-            self._group.notify_all()
+    def _count(self, numbers: Iterable[int]) -> None:
+        self.told.update(numbers)
+        self._group.remember()
+        self._group.notify_all()
 
     def _end(self, status: str, files: Mapping[str, Path]) -> None:
         for name, path in files.items():
             self.tracker.artifact(path, name)
         self.tracker.close(status)
         self.status = status
+        self._group.remember()
 
     def _fail(self, error: BaseException) -> bool:
         """Leave the tracker out; return whether it was not left out before."""
@@ -241,21 +249,20 @@ class Group:
     Attributes:
         run: Description of what is told.
         notify: Function that prints a sentence for people.
-        items: All that was told in this call, in its order.
+        items: What reads all that was told in this call, in its order.
         ending: Status and files of the end, None before it.
     """
 
     def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
         self.in_threads, self.run = in_threads, TrackedRun("", {}, {})
         self.notify: Notify = print
-        self.items: list[Together | Load] = []
+        self.items: list[Load] = []
         self.ending: tuple[str, Mapping[str, Path]] | None = None
         self._changed = threading.Condition()
         self._writers = [Writer(tracker, self) for tracker in trackers]
         self._has_begun = False
-        self._pending: Together = []
-        self._offered = 0  # Rows among them.
-        self._ended: set[int] = set()  # Numbers of the members that were told whole.
+        self._pending: list[tuple[int, Row]] = []
+        self._offered: set[int] = set()  # Numbers of the pieces.
         self._total: int | None = None
 
     def __bool__(self) -> bool:
@@ -269,7 +276,7 @@ class Group:
     @property
     def lacks_nothing(self) -> bool:
         """True if every tracker has all that it was told, and the files."""
-        return all(w.status and not self._count(w)[0] for w in self._writers)
+        return all(w.status and self._offered <= w.told for w in self._writers)
 
     def begin(
         self,
@@ -284,9 +291,9 @@ class Group:
             run: Description of what begins. Of a sweep, members that are not known yet
                 are told when they end.
             notify: Function that prints a sentence for people.
-            total: Number of rows that there are, of a sweep members. Where it is given,
-                trackers that have everything are left out, and the others say where to
-                look at what they write.
+            total: Number of pieces that there are. Where it is given, trackers that
+                have everything are left out, and the others say where to look at what
+                they write.
             is_fixed: Whether another number of members makes it another sweep, whose
                 members have other numbers.
 
@@ -300,11 +307,12 @@ class Group:
         entries = []
         for writer in list(self._writers):
             known = _stored_for(writer.tracker, stored)
-            if total is not None and known.get("status") and known["rows"] >= total:
-                name = writer.tracker.name
-                notify(f"tracker {name!r} has everything of {run.folder} already.")
-                self._writers.remove(writer)
-                continue
+            if total is not None and known.get("status"):
+                if len(told_in(known)) >= total:
+                    name = writer.tracker.name
+                    notify(f"tracker {name!r} has everything of {run.folder} already.")
+                    self._writers.remove(writer)
+                    continue
             if run.is_sweep and is_fixed and known.get("total", total) != total:
                 known = {}
             entries.append(known)
@@ -337,13 +345,17 @@ class Group:
             self._pending.append((member, {"kind": kind, **row}))
 
     def flush(self) -> None:
-        """Hand over the rows of a segment that has ended."""
+        """Hand over the rows of a segment that has ended, those of an update together.
+
+        They are numbered as they come: a call that goes on tells all rows again.
+        """
         # In the order of updates: an evaluation comes before the end of its segment.
         rows, self._pending = sorted(self._pending, key=_update), []
+        for _, some in itertools.groupby(rows, key=_update):
+            piece = Together(len(self._offered), list(some))
+            self._offered.add(piece.number)
+            self.items.append(lambda piece=piece: [piece])
         if rows:
-            parts = itertools.groupby(rows, key=_update)
-            self.items += [list(together) for _, together in parts]
-            self._offered += len(rows)
             self._go_on()
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
@@ -351,12 +363,11 @@ class Group:
 
         Args:
             numbers: Numbers of the members.
-            load: Function that reads them. It may be called later, in other threads, so
-                that a tracker that is far behind costs no memory.
+            load: Function that reads them.
         """
         told = set(numbers)
-        if self._writers and not told <= self._ended:
-            self._ended |= told
+        if self._writers and not told <= self._offered:
+            self._offered |= told
             self.items.append(load)
             self._go_on()
 
@@ -415,95 +426,71 @@ class Group:
         try:
             self._wait(is_finished=status == "finished")
         except KeyboardInterrupt:
-            self.notify(f"not waiting for {self._late_names()} any longer.")
-        late = [writer for writer in self._writers if writer.is_late]
-        for writer in late:
-            writer.give_up()
-        if late:
-            self.remember()
+            self.notify("not waiting for trackers any longer.")
+        for writer in self._writers:
+            if writer.is_late:
+                writer.give_up()
 
     def _wait(self, is_finished: bool) -> None:
         """Wait for all while one gets on; where a call was stopped, not so long."""
         seconds = END_SECONDS if is_finished else STOP_SECONDS
 
-        def are_done() -> bool:
-            return not any(writer.is_late for writer in self._writers)
+        def late() -> list[str]:
+            return [repr(w.tracker.name) for w in self._writers if w.is_late]
 
         until = time.monotonic() + seconds
-        if self.wait(are_done, min(QUIET_SECONDS, seconds)):
+        if self.wait(lambda: not late(), min(QUIET_SECONDS, seconds)):
             return
         self.notify(
-            f"waiting for {self._late_names()}, {seconds:g} s for an answer; Ctrl-C "
-            "ends the waiting."
+            f"waiting for tracker {', '.join(late())}, {seconds:g} s for an answer; "
+            "Ctrl-C ends the waiting."
         )
         known = 0
         while (left := until - time.monotonic()) > 0:
-            if self.wait(are_done, min(1.0, left)):
+            if self.wait(lambda: not late(), min(1.0, left)):
                 return
-            has = sum(w.taken + len(w.told) for w in self._writers)
+            has = sum(len(writer.told) for writer in self._writers)
             if is_finished and has > known:
                 known, until = has, time.monotonic() + seconds
 
-    def _late_names(self) -> str:
-        names = [repr(w.tracker.name) for w in self._writers if w.is_late]
-        return f"tracker{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-    def _count(self, writer: Writer) -> tuple[int, int]:
-        """Return how many rows or members a tracker lacks, and of how many."""
-        if self.run.is_sweep:
-            return len(self._ended - writer.told), len(self._ended | writer.told)
-        return max(0, self._offered - writer.taken), self._offered
-
     def _say_what_is_missed(self, writer: Writer) -> None:
         """Say what a tracker lacks, and how it gets it."""
-        missing, total = self._count(writer)
+        missing, total = len(self._offered - writer.told), len(self._offered)
         if writer.status and not missing:
             return
-        noun = "members" if self.run.is_sweep else "rows"
-        what = (
-            f"lacks {missing:,} of {total:,} {noun}"
-            if missing
-            else f"has all {noun}, but perhaps not all files"
-        )
-        remedy = "There is no out folder from which they could be sent later."
-        folder, kind = self.run.folder, self.run.kind
-        if folder is not None and kind and not folders.is_tracked(kind):
-            again = f"Repeat the call with out={str(folder)!r}"
-            remedy = f"{again}: what is missing is sent then."
-        elif folder is not None:
-            name = writer.tracker.name
-            command = f"{program()} track {quoted(folder)} --track {name}"
-            if name not in TRACKERS:
-                own = type(writer.tracker).__name__
-                command = f"purerl.track({str(folder)!r}, [{own}(...)])"
-            remedy = f"Send what is missing with: {command}"
-        self.notify(f"tracker {writer.tracker.name!r} {what}. {remedy}")
+        noun = "members" if self.run.is_sweep else "updates"
+        what = f"lacks {missing:,} of {total:,} {noun}"
+        if not missing:
+            what = f"has all {noun}, but perhaps not all files"
+        folder, kind, name = self.run.folder, self.run.kind, writer.tracker.name
+        remedy = f"Send what is missing with: {program()} track "
+        if folder is None:
+            remedy = "There is no out folder from which it could be sent later."
+        elif kind and not folders.is_tracked(kind):
+            remedy = f"Repeat the call with out={str(folder)!r}: it is sent then."
+        elif name in TRACKERS:
+            remedy += f"{quoted(folder)} --track {name}"
+        else:
+            own = f"[{type(writer.tracker).__name__}(...)]"
+            remedy = f"Send what is missing with: purerl.track({str(folder)!r}, {own})"
+        self.notify(f"tracker {name!r} {what}. {remedy}")
 
     def remember(self) -> None:
         """Write what is known of all; from any of their threads."""
         if self.run.folder is None or not self._has_begun:
             return
-        stored = load_stored(self.run.folder) if self.run.is_sweep else {}
         entries = {}
         for writer in self._writers:
             tracker = writer.tracker
             if not tracker.id:
                 continue
-            entry = {
+            entries[tracker.name] = {
                 "id": tracker.id,
-                "rows": writer.taken,
-                "status": writer.status,
                 "options": plain_options(tracker),
+                "status": writer.status,
+                "told": writer.told,
+                "total": self._total,
             }
-            if self.run.is_sweep:
-                known = _stored_for(tracker, stored)
-                if (known.get("id"), known.get("total")) == (tracker.id, self._total):
-                    # Another worker of the same study may have told it more meanwhile.
-                    writer.told.update(members_of(known))
-                numbers = sorted(writer.told.copy())
-                entry |= {"rows": len(numbers), "total": self._total}
-                entry["members"] = list(_ranges(numbers))
-            entries[tracker.name] = entry
         _store(self.run.folder, entries)
 
 
@@ -512,7 +499,7 @@ class Told(NamedTuple):
 
     Attributes:
         run: The description of what the folder holds.
-        total: Number of its rows, of a sweep members.
+        total: Number of its pieces: updates that have rows, of a sweep members.
         tell: Tells a group all of them.
         files: Makes the files to keep.
         is_finished: Whether nothing more will come.
@@ -579,38 +566,43 @@ def plain_options(tracker: Tracker) -> dict[str, Any]:
 _lock = threading.Lock()
 
 
-def _store(folder: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write what is known of some trackers; what is stored of others stays."""
-    if entries:
-        with _lock:
-            write_json(folder / TRACKERS_FILE, {**load_stored(folder), **entries})
+def _store(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
+    """Write what is known of some trackers; what is stored of others stays.
+
+    Another worker of the same study may have told a tracker more meanwhile.
+    """
+    with _lock:
+        stored = load_stored(folder)
+        for name, entry in entries.items():
+            known = stored.get(name, {})
+            if [known.get(n) for n in ("id", "total")] == [entry["id"], entry["total"]]:
+                entry["told"] |= told_in(known)
+            stored[name] = {**entry, "told": list(_ranges(sorted(entry["told"])))}
+        if entries:
+            write_json(folder / TRACKERS_FILE, stored)
 
 
-def begin_anew(folder: Path, rows: int) -> None:
-    """Let trackers begin anew that were told more rows than still hold.
+def begin_anew(folder: Path, updates: int) -> None:
+    """Let trackers begin anew that were told more updates than still hold.
 
     Args:
         folder: Folder of a run or search, which goes on otherwise than it went.
-        rows: Number of rows that still hold.
+        updates: Number of the updates with rows that still hold.
     """
-    _store(
-        folder,
-        {
-            name: {
-                "rows": 0,
-                "status": "",
+    stored = load_stored(folder)
+    for name, entry in stored.items():
+        if len(told_in(entry)) > updates:
+            stored[name] = {
                 "options": entry["options"],
                 "replaces": entry.get("id") or entry.get("replaces"),
             }
-            for name, entry in load_stored(folder).items()
-            if entry["rows"] > rows
-        },
-    )
+    if stored:
+        write_json(folder / TRACKERS_FILE, stored)
 
 
-def members_of(entry: Mapping[str, Any]) -> set[int]:
-    """Return the members that an entry of `trackers.json` says were told whole."""
-    ranges = entry.get("members", ())
+def told_in(entry: Mapping[str, Any]) -> set[int]:
+    """Return the pieces that an entry of `trackers.json` says were told."""
+    ranges = entry.get("told", ())
     return {number for first, last in ranges for number in range(first, last + 1)}
 
 

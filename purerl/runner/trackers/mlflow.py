@@ -13,6 +13,7 @@ cannot be deleted: where a run goes on otherwise than it went, a new run begins.
 server is given `LIMITS`, unless the user's environment says otherwise.
 """
 
+import itertools
 import json
 import logging
 import math
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from purerl.runner.trackers.base import (
     missing,
     scalars,
 )
+from purerl.runner.trackers.group import reason
 from purerl.serialise import env_name
 
 if TYPE_CHECKING:
@@ -54,14 +56,6 @@ LIMITS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
 }
-
-
-class _Values(NamedTuple):
-    """The metrics of one row."""
-
-    kind: str
-    step: int
-    metrics: list["Metric"]
 
 
 class MLflowTracker(Tracker):
@@ -93,7 +87,9 @@ class MLflowTracker(Tracker):
         """Create the outer run, or open it and its nested runs again."""
         self._run = run
         self._children: dict[int, str] = {}
-        self._pending: dict[str, list[_Values]] = defaultdict(list)
+        # By run the rows that wait: kind, step and metrics.
+        self._pending: dict[str, list[tuple[str, int, list[Metric]]]]
+        self._pending = defaultdict(list)
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
         self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
@@ -132,28 +128,31 @@ class MLflowTracker(Tracker):
     def flush(self) -> None:
         """Write what was logged, as few requests per run as there can be."""
         for (kind, step), rows in self._means.items():
-            names = dict.fromkeys(name for row in rows for name in row)
-            means = {}
-            for name in names:
-                known = [row[name] for row in rows if name in row]
-                means[name] = sum(known) / len(known)
+            known = defaultdict(list)
+            for name, value in (pair for row in rows for pair in row.items()):
+                known[name].append(value)
+            means = {name: sum(x) / len(x) for name, x in known.items()}
             self._add(self._outer, kind, means, step)
         self._means.clear()
         for id, rows in self._pending.items():
-            for part in _parts(rows):
-                self._send(id, part)
+            while rows:
+                # At least one row, and no row is cut in two.
+                ends = itertools.accumulate(len(metrics) for *_, metrics in rows)
+                count = max(1, sum(end <= MAX_METRICS for end in ends))
+                self._send(id, rows[:count])
+                del rows[:count]
         self._pending.clear()
 
-    def _send(self, id: str, rows: list[_Values]) -> None:
+    def _send(self, id: str, rows: list[tuple[str, int, list["Metric"]]]) -> None:
         """Write some rows of a run, and up to where they reach, in one request."""
         from mlflow.entities import RunTag
 
-        tags = [RunTag(f"{TAG}{row.kind}", str(row.step)) for row in rows]
+        # If a kind is repeated, its last step counts.
+        steps = {kind: str(step) for kind, step, _ in rows}
         self._client.log_batch(
             id,
-            metrics=[metric for row in rows for metric in row.metrics],
-            # If a name is repeated, its last value counts.
-            tags=list({tag.key: tag for tag in tags}.values()),
+            metrics=[metric for *_, metrics in rows for metric in metrics],
+            tags=[RunTag(f"{TAG}{kind}", step) for kind, step in steps.items()],
         )
 
     def end_member(self, member: int) -> None:
@@ -181,11 +180,8 @@ class MLflowTracker(Tracker):
 
     def where(self) -> str:
         """See `Tracker`."""
-        look = (
-            f"mlflow ui --backend-store-uri {self.uri}"
-            if self.uri.startswith("sqlite:")
-            else self.uri
-        )
+        is_file = self.uri.startswith("sqlite:")
+        look = f"{'mlflow ui --backend-store-uri ' * is_file}{self.uri}"
         return f"MLflow: {look} (experiment {self.experiment}, run {self._run.name})"
 
     @property
@@ -240,7 +236,7 @@ class MLflowTracker(Tracker):
             Metric(name, value if math.isfinite(value) else math.nan, now, step)
             for name, value in values.items()
         ]
-        self._pending[id].append(_Values(kind, step, metrics))
+        self._pending[id].append((kind, step, metrics))
 
     def _log_params(self, id: str, values: dict[str, str]) -> None:
         from mlflow.entities import Param
@@ -248,20 +244,6 @@ class MLflowTracker(Tracker):
         params = [Param(name, value) for name, value in values.items()]
         for first in range(0, len(params), MAX_PARAMS):
             self._client.log_batch(id, params=params[first : first + MAX_PARAMS])
-
-
-def _parts(rows: list[_Values]) -> Iterator[list[_Values]]:
-    """Rows by requests: as many as one may hold, and none of them cut in two."""
-    part: list[_Values] = []
-    size = 0
-    for row in rows:
-        if part and size + len(row.metrics) > MAX_METRICS:
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += len(row.metrics)
-    if part:
-        yield part
 
 
 def database(uri: str) -> Path | None:
@@ -363,31 +345,28 @@ def log_policy(
     tracker = MLflowTracker(uri, experiment)
     set_limits()
     os.environ.setdefault(PROGRESS_BAR, "false")
+    owner = run_id
     try:
         client = connect(tracker.uri)
-        experiment_id = ""
         if run_id is None:
-            experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
+            where = find_experiment(client, tracker.uri, tracker.experiment)
+            owner = client.create_run(where, run_name=folder.name).info.run_id
     except Exception as error:  # MLflow's own, those of databases and of files
-        said = (str(error).strip() or "no reason given").splitlines()[0][:300]
         raise ConfigError(
-            f"uri: MLflow cannot use this store ({type(error).__name__}: {said}); "
-            "give the address of one, such as sqlite:///mlflow.db or "
-            "http://host:5000."
+            f"uri: MLflow cannot use this store ({reason(error)}); give the address "
+            "of one, such as sqlite:///mlflow.db or http://host:5000."
         ) from error
-    if run_id is not None:
-        with _store(tracker.uri):
-            return _log(folder, about, run_id, name)
-    owner = client.create_run(experiment_id, run_name=folder.name).info.run_id
+    assert owner is not None
+    status = "failed"
     try:
         with _store(tracker.uri):
             address = _log(folder, about, owner, name)
-    except BaseException:
-        # A store that has gone may refuse this too: the first error counts.
-        with suppress(Exception):
-            client.set_terminated(owner, STATUS["failed"])
-        raise
-    client.set_terminated(owner, STATUS["finished"])
+        status = "finished"
+    finally:
+        if run_id is None:
+            # A store that has gone may refuse this too: the first error counts.
+            with suppress(Exception):
+                client.set_terminated(owner, STATUS[status])
     return address
 
 

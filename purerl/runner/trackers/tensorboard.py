@@ -54,15 +54,8 @@ class EventFile:
         for part in (struct.pack("<Q", len(message)), message):
             self._records += [part, struct.pack("<I", masked_crc32c(part))]
 
-    def flush(self) -> None:
-        """Write everything that was added, for other processes to read."""
-        self._write(is_last=False)
-
-    def close(self) -> None:
-        """Write what is left, and wait until all of it is on the disk."""
-        self._write(is_last=True)
-
-    def _write(self, is_last: bool) -> None:
+    def flush(self, is_last: bool = False) -> None:
+        """Write everything that was added; at the end, wait until it is on the disk."""
         # Taken first: what was perhaps written must not be written again.
         records, self._records = self._records, []
         if not (records or is_last):
@@ -146,7 +139,7 @@ class TensorBoardTracker(Tracker):
             params = {**flat_params(about.params), **numbers}
             for part in hparams(params, self._last.pop(member, {})):
                 self._file(member).add(part)
-        self._files.pop(member).close()
+        self._files.pop(member).flush(is_last=True)
 
     def artifact(self, path: Path, name: str) -> None:
         """Show a picture; other files lie in the run's folder already."""
@@ -163,7 +156,7 @@ class TensorBoardTracker(Tracker):
         """Write what is left, and wait until it is on the disk."""
         del status
         for file in self._files.values():
-            file.close()
+            file.flush(is_last=True)
         self._files.clear()
 
     def where(self) -> str:
