@@ -204,19 +204,17 @@ def _check_bounds(config: Any, env: Environment, space: Any) -> None:
         )
 
 
-def build(
-    config: ActorCriticConfig,
-    env: Environment,
-    axis_name: str | None,
-    make_actor: Callable[[Any, Any, int], nn.Module],
-) -> Agent:
+def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
     """Build networks, environment and replay of a config.
 
     Args:
         axis_name: Mapped axis over which this agent's environments are spread.
-        make_actor: `(config, shape of features, dimensions) -> actor` of continuous
-            actions.
     """
+    if getattr(config, "crossq", False) and axis_name is not None:
+        raise ConfigError(
+            "crossq must be False where one agent is spread over devices: the "
+            "statistics of a batch would be those of one device's part."
+        )
     has_memory = memories.has_memory(config)
     replay = replayed_memory.make_replay if has_memory else batches.of_steps
     agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
@@ -226,7 +224,7 @@ def build(
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
     nets = {
-        "actor": (logits_actor if head.is_discrete else make_actor)(config, shape, num),
+        "actor": make_actor(config, shape, num, head.is_discrete),
         "critics": make_critics(config, shape, num if head.is_discrete else None),
     }
     if memory is not None:
@@ -245,30 +243,34 @@ def layers_of(config: Any, shape: Any, field: str) -> nn.Module:
     return network_config.torso_of(config, shape, field, sizes)
 
 
-def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy of logits over discrete actions."""
-    actor = network_config.whole(config, "actor", shape)
+def make_actor(config: Any, shape: Any, num: int, is_discrete: bool) -> nn.Module:
+    """Make the policy of `num` discrete actions or dimensions.
+
+    It returns logits; or a mean and a log standard deviation, which is clipped, where
+    the config has `log_std_min`; or else an action in [-1, 1].
+    """
+    low, high = getattr(config, "log_std_min", None), LARGEST_LOG_STD
+
+    def finish(outputs: Any) -> Any:
+        if is_discrete:
+            return outputs
+        if low is None:
+            return jnp.tanh(outputs)
+        return Gaussian(outputs[0], jnp.clip(outputs[1], low, high))
+
+    actor = network_config.whole(config, "actor", shape, finish)
     if actor is None:
-        torso = layers_of(config, shape, "actor")
-        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    return networks.Masked(actor) if observe.has_mask(shape) else actor
-
-
-def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy of mean and log standard deviation, which is clipped."""
-    low, high = config.log_std_min, LARGEST_LOG_STD
-
-    def finish(outputs: Any) -> Gaussian:
-        mean, log_std = outputs
-        return Gaussian(mean, jnp.clip(log_std, low, high))
-
-    own = network_config.whole(config, "actor", shape, finish)
-    if own is not None:
-        return own
-    torso = layers_of(config, shape, "actor")
-    if getattr(config, "crossq", False):
-        torso = torso.clone(batch_norm=True)
-    return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
+        torso, gain = layers_of(config, shape, "actor"), config.actor_gain
+        if is_discrete:
+            actor = networks.CategoricalActor(torso, num, gain)
+        elif low is None:
+            actor = networks.TanhActor(torso, num, gain)
+        else:
+            if getattr(config, "crossq", False):
+                torso = torso.clone(batch_norm=True)
+            actor = networks.StateGaussianActor(torso, num, low, high, gain)
+    is_masked = is_discrete and observe.has_mask(shape)
+    return networks.Masked(actor) if is_masked else actor
 
 
 def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.Module:

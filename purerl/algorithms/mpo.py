@@ -47,7 +47,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.algorithms import actor_critic, replayed_memory
-from purerl.algorithms.actor_critic import LOG_STD, ActorCriticConfig, Agent
+from purerl.algorithms.actor_critic import LOG_STD, ActorCriticConfig, Agent, build
 from purerl.algorithms.actor_critic import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
@@ -127,14 +127,9 @@ class MPOConfig(ActorCriticConfig):
 def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build MPO for a config and an environment; see `build`."""
+    """Build MPO for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
-
-
-def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    return actor_critic.build(config, env, axis_name, actor_critic.gaussian_actor)
 
 
 def init(agent: Agent, key: Array) -> State:

@@ -55,7 +55,7 @@ import numpy as np
 
 from purerl.acting import rollout
 from purerl.algorithms import actor_critic, ensembles, network_config, replayed_memory
-from purerl.algorithms.actor_critic import LOG_STD, Agent
+from purerl.algorithms.actor_critic import LOG_STD, Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.memory import has_memory
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
@@ -165,19 +165,9 @@ def _check_crossq(config: SACConfig, env: Environment) -> None:
 def make(
     config: SACConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build SAC for a config and an environment; see `build`."""
+    """Build SAC for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
-
-
-def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    if config.crossq and axis_name is not None:
-        raise ConfigError(
-            "crossq must be False where one agent is spread over devices: the "
-            "statistics of a batch would be those of one device's part."
-        )
-    return actor_critic.build(config, env, axis_name, actor_critic.gaussian_actor)
 
 
 def init(agent: Agent, key: Array) -> State:

@@ -32,14 +32,12 @@ buffer of 10^6 transitions takes no more memory than the run has steps.
 from functools import partial
 from typing import Any, ClassVar
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import actor_critic, ensembles, network_config
-from purerl.algorithms.actor_critic import Agent
+from purerl.algorithms import actor_critic, ensembles
+from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
@@ -96,23 +94,9 @@ def validate(config: TD3Config, env: Environment) -> None:
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build TD3 for a config and an environment; see `build`."""
+    """Build TD3 for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, decide)
-
-
-def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    return actor_critic.build(config, env, axis_name, make_actor)
-
-
-def make_actor(config: TD3Config, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy that is deterministic."""
-    actor = network_config.whole(config, "actor", shape, jnp.tanh)
-    if actor is not None:
-        return actor
-    torso = actor_critic.layers_of(config, shape, "actor")
-    return networks.TanhActor(torso, num_actions, config.actor_gain)
 
 
 def init(agent: Agent, key: Array) -> State:
