@@ -376,11 +376,14 @@ def run(
         drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
         before = of_actor(experience.memory)
         played = rollout.unroll(stepper, experience.envs, before, player, drawn)
-        learner, experience, reports = digest(
-            hooks, learner, experience, number, played, noise_learn, key
+        experience = remember(hooks, learner, experience, number, played)
+        (learner, priorities), metrics = learn_if_due(
+            hooks, learner, experience, number, noise_learn, key
         )
-        experience = experience._replace(envs=pack(experience.envs))
-        return (learner, experience), reports
+        experience = experience._replace(
+            priorities=priorities, envs=pack(experience.envs)
+        )
+        return (learner, experience), (played.episodes, metrics, shown(hooks, played))
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
@@ -461,30 +464,6 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
 
     prepare = partial(observe.prepare, agent, moments)
     return rollout.Player(act, prepare, partial(draw_actions, hooks))
-
-
-def digest(
-    hooks: Hooks,
-    learner: Any,
-    experience: Experience,
-    number: Array,
-    played: rollout.Played,
-    noise: PyTree,
-    key: Array,
-) -> tuple[Any, Experience, tuple]:
-    """Store the steps of round `number`, learn where it is due; return its reports.
-
-    Args:
-        noise: Random numbers of the round's gradient steps, `[G, ...]`.
-        key: Key of the update; see `branches.change_if`.
-    """
-    experience = remember(hooks, learner, experience, number, played)
-    (learner, priorities), sums = learn_if_due(
-        hooks, learner, experience, number, noise, key
-    )
-    shown = played.transitions if hooks.agent.config.metrics else ()
-    experience = experience._replace(priorities=priorities)
-    return learner, experience, (played.episodes, sums, shown)
 
 
 def remember(
@@ -631,6 +610,11 @@ def _learn(
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 
+def shown(hooks: Hooks, played: rollout.Played) -> PyTree:
+    """Return the transitions of a round where own metrics see them; otherwise ()."""
+    return played.transitions if hooks.agent.config.metrics else ()
+
+
 def _pulled(
     hooks: Hooks, learner: Learner, batch: Any, count: StepCount, key: Array
 ) -> tuple[Learner, Metrics]:
@@ -763,11 +747,14 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         """Remember the steps of a round, and learn where that is due."""
         hooks, *_ = enter(agent, work.state)
         now = first + jnp.asarray(number).astype(jnp.uint32)
+        experience = remember(hooks, work.learner, work.experience, now, played)
         noise = jax.tree.map(lambda x: x[number], work.noise)
-        learner, experience, reports = digest(
-            hooks, work.learner, work.experience, now, played, noise, work.state.key
+        (learner, priorities), sums = learn_if_due(
+            hooks, work.learner, experience, now, noise, work.state.key
         )
-        return work._replace(learner=learner, experience=experience), reports
+        experience = experience._replace(priorities=priorities)
+        work = work._replace(learner=learner, experience=experience)
+        return work, (played.episodes, sums, shown(hooks, played))
 
     def finish(work: Work, reports: Any) -> tuple[State, Metrics]:
         """Close the replay buffer, and return the state and the update's metrics."""
