@@ -53,7 +53,6 @@ from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.learning.optimiser import frozen_in
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
@@ -61,7 +60,6 @@ from purerl.networks.distributions import (
     is_discrete,
     log_tanh_slope,
 )
-from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, PyTree, Recurrence
@@ -148,7 +146,7 @@ def validate(config: Any, env: Environment) -> None:
         if has_std:
             outputs = [(num,), (num,)]
             words = f"a pair of mean and log standard deviation of {num} numbers"
-    shape = obs_shape(env.observation_space(env.default_params))
+    shape = observe.obs_shape(env.observation_space(env.default_params))
     if memories.has_memory(config):
         size = checks.checked_size(config, env)
         for field in ("actor", "critic"):
@@ -219,7 +217,7 @@ def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
     replay = replayed_memory.make_replay if has_memory else batches.of_steps
     agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
     config, head = agent.config, agent.head
-    shape, num = obs_shape(agent.obs_space), head.num_outputs
+    shape, num = observe.obs_shape(agent.obs_space), head.num_outputs
     memory = replayed_memory.build(config, shape) if has_memory else None
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
@@ -568,7 +566,7 @@ def put_statistics(
         return learner
     old = learner.params[name]
     new = layers.put_statistics(old, statistics)
-    is_frozen = frozen_in(config.frozen, name)
+    is_frozen = optimiser.frozen_in(config.frozen, name)
     if is_frozen is not None:
         new = jax.tree.map(lambda f, o, n: o if f else n, is_frozen(old), old, new)
     return learner._replace(params={**learner.params, name: new})
@@ -594,7 +592,7 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
-        frozen=frozen_in(still, name),
+        frozen=optimiser.frozen_in(still, name),
         # Where nothing is ever clipped, only the critics' norm is reported.
         measured=name == "critics" or hasattr(config, "max_grad_norm"),
     )

@@ -74,11 +74,9 @@ from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.optimiser import frozen_in
 from purerl.losses import SquaredError, extra
 from purerl.networks import heads as head_layers
 from purerl.networks import observe
-from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
 from purerl.replay.batches import Batch
@@ -252,7 +250,7 @@ def make(
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:
     """Build network, environment and replay, as `off_policy.make_agent` does."""
     agent = off_policy.make_agent(config, env, axis_name, "categorical")
-    config, shape = agent.config, obs_shape(agent.obs_space)
+    config, shape = agent.config, observe.obs_shape(agent.obs_space)
     network = action_values.make_network(config, shape, agent.head.num_outputs)
     return agent._replace(network=network, kind=action_values.make(config))
 
@@ -546,7 +544,7 @@ def make_optimiser(
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
-    frozen, heads = frozen_in(config.frozen), heads_of(terms_of(config))
+    frozen, heads = optimiser.frozen_in(config.frozen), heads_of(terms_of(config))
 
     def own(restore: Any) -> optax.GradientTransformation:
         clip = config.max_grad_norm

@@ -24,11 +24,8 @@ import numpy as np
 
 from purerl import auto
 from purerl.accelerator import kernels
-from purerl.accelerator.kernels import traced_for_cpu
 from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, rollout
-from purerl.acting.exploration import valid_action
-from purerl.acting.rollout import Transition, of_actor
 from purerl.algorithms import pieces
 from purerl.algorithms.replay_config import ReplayConfig
 from purerl.config import heads_of, terms_of
@@ -40,11 +37,9 @@ from purerl.losses import extra
 from purerl.metrics import averages
 from purerl.networks import observe
 from purerl.networks.distributions import Head, make_head
-from purerl.networks.observe import obs_shape, to_features
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
-from purerl.replay.batches import cut_newest
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 # The most gradient steps of a round that are unrolled on an accelerator, whose program
@@ -292,7 +287,7 @@ def _examples(agent: Agent, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
     obs, memories = jax.tree.map(each_step, (envs.obs, memory))
     action = random_action(agent, jax.random.key(0), shape)
     flag, number = jnp.zeros(shape, bool), jnp.zeros(shape)
-    steps = Transition(obs, action, number, number, obs, flag, flag)
+    steps = rollout.Transition(obs, action, number, number, obs, flag, flag)
     return agent.replay.store(memory, memories, steps)
 
 
@@ -312,7 +307,7 @@ def random_action(agent: Agent, key: Array, shape: tuple[int, ...] = ()) -> Arra
 def num_choices(agent: Agent) -> int:
     """Return the number of choices that a random discrete action is drawn from."""
     num_actions = agent.head.num_outputs
-    return exploration.choices_of(obs_shape(agent.obs_space), num_actions)
+    return exploration.choices_of(observe.obs_shape(agent.obs_space), num_actions)
 
 
 def step(agent: Agent, enter: Enter, state: State) -> tuple[State, Metrics]:
@@ -374,7 +369,7 @@ def run(
         player = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
         drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
-        before = of_actor(experience.memory)
+        before = rollout.of_actor(experience.memory)
         played = rollout.unroll(stepper, experience.envs, before, player, drawn)
         experience = remember(hooks, learner, experience, number, played)
         (learner, priorities), metrics = learn_if_due(
@@ -456,7 +451,7 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
         if random is not None:
             # The warm-up ends at an exact step: some environments may still be in it,
             # others not.
-            random = valid_action(obs, random)
+            random = exploration.valid_action(obs, random)
             warming_up = step < warm_up_steps
             extra = (1,) * (action.ndim - 1)
             action = jnp.where(warming_up.reshape(-1, *extra), random, action)
@@ -488,7 +483,7 @@ def remember(
     if agent.config.normalize_observations:
         # Every observation that was acted on counts once. The one after the last step
         # of an episode is stored, but it is not in the statistics.
-        features = to_features(agent.obs_space, transitions.obs)
+        features = observe.to_features(agent.obs_space, transitions.obs)
         moments = observe.merge_moments(agent.obs_space, moments, features, axis)
     return Experience(
         buffer=ring.add(experience.buffer, items, added),
@@ -543,7 +538,7 @@ def learn_if_due(
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
     # Priorities are as large as the buffer, so they are not computed to be thrown away.
-    if traced_for_cpu() or jax.tree.leaves(experience.priorities):
+    if kernels.traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
     if hooks.is_recurrent:  # Gradient steps through time are not unrolled.
         return change_where(due, learn, carry)
@@ -735,7 +730,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
             draw_learning(hooks, keys[3], keys[4]),
         )
         drawn = by_round(config, noise), jax.vmap(count)(numbers)
-        return work, of_actor(state.memory), drawn
+        return work, rollout.of_actor(state.memory), drawn
 
     def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
         """Choose actions with the policy as it is in this round."""
@@ -767,7 +762,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         """Return the state with all episodes begun anew, the running ones cut."""
         added = first * jnp.uint32(config.items_per_round // num_envs)
         return state._replace(
-            buffer=cut_newest(state.buffer, added),
+            buffer=batches.cut_newest(state.buffer, added),
             envs=pieces.first_step(state.envs, obs),
             memory=jax.tree.map(jnp.zeros_like, state.memory),
         )

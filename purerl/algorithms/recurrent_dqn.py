@@ -64,7 +64,6 @@ from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
 from purerl.losses import extra, value_error
 from purerl.networks import observe
-from purerl.networks.observe import obs_shape
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -163,7 +162,7 @@ def build(
     """Build networks, environment and replay, as `off_policy.make_agent` does."""
     replay = batches.of_sequences
     agent = off_policy.make_agent(config, env, axis_name, "categorical", replay)
-    config, shape = agent.config, obs_shape(agent.obs_space)
+    config, shape = agent.config, observe.obs_shape(agent.obs_space)
     memory = memories.build(config, shape)
     assert memory is not None
     network = _make_network(config, memory, shape, agent.head.num_outputs)
