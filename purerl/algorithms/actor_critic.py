@@ -98,24 +98,19 @@ class ActorCriticConfig(OffPolicyConfig, ActorConfig):
         (256, 256), "Units of each hidden layer.", SIZES
     )
     critic_hidden_sizes: tuple[int, ...] = static(
-        (),
-        "Units of each hidden layer of the critics; () takes hidden_sizes.",
-        SIZES,
+        (), "Units of each hidden layer of critics; () takes hidden_sizes.", SIZES
     )
     memory: Any = memories.memory_field(memories.NONE)
     memory_size: int = memories.size_field()
     head_sizes: tuple[int, ...] = memories.head_sizes_field((256,))
     sequence_length: int = static(
         16,
-        "Steps of a sequence with a memory: of every environment in a round, whose "
-        "gradient steps are as many times gradient_steps.",
+        "Steps of a sequence with a memory, a round's; it has as many times "
+        "gradient_steps.",
         POSITIVE,
     )
     burn_in: int = static(
-        8,
-        "Steps before a sequence that only bring its stored memory up to date, at most "
-        "sequence_length.",
-        NON_NEGATIVE,
+        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
     )
 
 

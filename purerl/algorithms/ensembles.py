@@ -97,10 +97,7 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
 
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
     critic_subset: int = static(
-        0,
-        "Critics, drawn in every gradient step, that make the target (REDQ's has 2 of "
-        "10); 0 takes all.",
-        NON_NEGATIVE,
+        0, "Critics, drawn every time, that make a target; 0 takes all.", NON_NEGATIVE
     )
     num_quantiles: int = static(
         0,
@@ -114,8 +111,7 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
 
     num_atoms: int = static(
         0,
-        "Atoms of a categorical critic from value_min to value_max (FastTD3: 101); 0 "
-        "takes the mean alone.",
+        "Atoms of a categorical critic (FastTD3: 101); 0 takes the mean alone.",
         Check(lambda x: x == 0 or x >= 2, "must be 0 or at least 2"),
     )
     value_min: float | None = dynamic(None, "Lowest atom, a return.", stays=True)

@@ -78,9 +78,7 @@ class RecurrentDQNConfig(QConfig):
         16, "Steps of a sequence, and of every environment in an update.", POSITIVE
     )
     burn_in: int = static(
-        8,
-        "Steps before a sequence that only bring its stored memory up to date.",
-        NON_NEGATIVE,
+        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
     )
     buffer_size: int = static(
         10_000, "Steps that are kept, in whole sequences of all envs.", POSITIVE

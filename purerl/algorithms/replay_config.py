@@ -29,14 +29,10 @@ class ReplayConfig(ObservedConfig):
     """Fields and arithmetic of replay, whether of steps or of sequences."""
 
     gradient_steps: int = static(
-        1,
-        "Gradient steps per round; updates_per_step wins where it is given.",
-        POSITIVE,
+        1, "Gradient steps per round, where updates_per_step is 0.", POSITIVE
     )
     buffer_size: int = static(
-        100_000,
-        "Transitions that are kept, in whole steps of all environments.",
-        POSITIVE,
+        100_000, "Transitions that are kept, in whole steps of all envs.", POSITIVE
     )
     batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
     n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
@@ -45,9 +41,7 @@ class ReplayConfig(ObservedConfig):
     )
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     activation: str = static(
-        "relu",
-        "Activation function after each hidden layer.",
-        one_of(*ACTIVATIONS),
+        "relu", "Activation function after each hidden layer.", one_of(*ACTIVATIONS)
     )
 
     # A subclass says how many there are, and what it remembers.
@@ -139,8 +133,7 @@ class OffPolicyConfig(ReplayConfig):
     num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
     updates_per_step: float = static(
         0.0,
-        "Gradient steps per environment step, over all environments; 0 takes "
-        "gradient_steps per round, whatever num_envs * num_steps is.",
+        "Gradient steps per environment step; 0 takes gradient_steps.",
         NON_NEGATIVE,
     )
     rounds_per_update: int = static(
