@@ -326,5 +326,5 @@ def test_what_contradicts_is_refused_in_a_sentence():
 def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():
     own = nets.Policy(2)
     refused(r"\(3, 2, 5\).*5 numbers of the return", critic=own, values="quantile")
-    refused("critic must not be .* 'implicit'", critic=own, values="implicit")
+    refused("critic must not be .* values='implicit'", critic=own, values="implicit")
     refused("critic must not be .* noisy", critic=own, noisy=True)
