@@ -1,7 +1,7 @@
 """The critics of TD3 and SAC: how many, what each estimates, what is made of them.
 
 By default there are two that give a mean value, and the smaller counts (Fujimoto et al.
-2018). Two families of options make something else of more critics:
+2018). Three families of options make something else of them:
 
 * **REDQ** (`critic_subset`; Chen et al. 2021, arXiv:2101.05982): of `E` critics, `M`
   chosen anew at random in every gradient step make the target, by their smallest value
@@ -12,7 +12,6 @@ By default there are two that give a mean value, and the smaller counts (Fujimot
 * **TQC** (`num_quantiles`; Kuznetsov et al. 2020, arXiv:2005.04269): every critic gives
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
-
 * **Categorical critics** (`num_atoms`; Farebrother et al. 2024, arXiv:2403.03950):
   every critic gives probabilities of atoms between `value_min` and `value_max`, whose
   mean is its value. The scalar target is spread over the atoms, by a Gaussian or onto
@@ -108,7 +107,6 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
     dropped_quantiles: int = static(
         2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
     )
-
     num_atoms: int = static(
         0,
         "Atoms of a categorical critic (FastTD3: 101); 0 takes the mean alone.",
