@@ -448,47 +448,42 @@ def _outputs(
     return agent.actor.step(params, obs, memory)
 
 
-def make_hooks(agent: Agent, learn: Callable[..., Any], **parts: Any) -> Hooks:
-    """Return an algorithm's part of the learner, with a memory from sequences.
-
-    Args:
-        learn: One gradient step, see `off_policy.Hooks`.
-        **parts: Other fields of the hooks.
-    """
-    if agent.memory is None:
-        return Hooks(agent=agent, learn=learn, **parts)
-    return Hooks(
-        agent=agent,
-        learn=replayed_memory.by_sequence(agent.config, learn),
-        is_recurrent=True,
-        recall=partial(replayed_memory.recall, agent.memory),
-        **parts,
-    )
-
-
 def sampled(agent: Agent, outputs: Any, noise: Array) -> Array:
     """Return the actions of a stochastic policy, of noise, as they are stored."""
     raw = agent.head.choose(outputs, noise)
     return raw if agent.head.is_discrete else jnp.tanh(raw)
 
 
-def explore(
+def make_hooks(
     agent: Agent,
-    choose: Callable[[Agent, Any, Array], Array],
-    learner: Learner,
-    obs: Any,
-    memory: PyTree,
-    noise: Array,
-    step: Array,
-) -> tuple[Array, PyTree]:
-    """Choose exploring actions by the outputs of the actor; see `off_policy.Hooks`.
+    learn: Callable[..., Any],
+    draw_noise: rollout.Draw,
+    choose: Callable[[Agent, Any, Array], Array] = sampled,
+    **parts: Any,
+) -> Hooks:
+    """Return an algorithm's part of the learner, with a memory from sequences.
 
     Args:
+        learn: One gradient step, see `off_policy.Hooks`.
+        draw_noise: Its random numbers.
         choose: `(agent, outputs of the actor, noise) -> actions as they are stored`.
+        **parts: Other fields of the hooks.
     """
-    del step
-    outputs, memory = _outputs(agent, learner.params["actor"], obs, memory)
-    return choose(agent, outputs, noise), memory
+
+    def explore(
+        learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
+    ) -> tuple[Array, PyTree]:
+        del step
+        outputs, memory = _outputs(agent, learner.params["actor"], obs, memory)
+        return choose(agent, outputs, noise), memory
+
+    if agent.memory is not None:
+        learn = replayed_memory.by_sequence(agent.config, learn)
+        recall = partial(replayed_memory.recall, agent.memory)
+        parts |= {"is_recurrent": True, "recall": recall}
+    delay = getattr(agent.config, "policy_delay", None)
+    draw = agent.head.noise
+    return Hooks(agent, draw, explore, draw_noise, learn, delay, **parts)
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:

@@ -162,15 +162,9 @@ def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
 
 def make_hooks(agent: Agent) -> Hooks:
     """Make MPO's part of the learner."""
-    return actor_critic.make_hooks(
-        agent,
-        partial(learn, agent),
-        draw_action=agent.head.noise,
-        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
-        # Keys are drawn in place of noise: the noise of one step is wide enough for the
-        # device, and that of a whole update would be large.
-        draw_noise=jax.random.split,
-    )
+    # Keys are drawn in place of noise: the noise of one step is wide enough for the
+    # device, and that of a whole update would be large.
+    return actor_critic.make_hooks(agent, partial(learn, agent), jax.random.split)
 
 
 def learn(

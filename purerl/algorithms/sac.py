@@ -186,15 +186,9 @@ def make_hooks(agent: Agent) -> Hooks:
         # Noise of the actions at the next observations, and at the current ones.
         return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
 
-    return actor_critic.make_hooks(
-        agent,
-        partial(learn, agent),
-        draw_action=head.noise,
-        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
-        draw_noise=draw_noise,
-        policy_delay=config.policy_delay,
-        draw_shared=ensembles.subsets(config),
-    )
+    shared = ensembles.subsets(config)
+    step = partial(learn, agent)
+    return actor_critic.make_hooks(agent, step, draw_noise, draw_shared=shared)
 
 
 enter = partial(actor_critic.enter, make_hooks)

@@ -118,10 +118,8 @@ def make_hooks(agent: Agent) -> Hooks:
     return actor_critic.make_hooks(
         agent,
         partial(learn, agent),
-        draw_action=head.noise,
-        explore=partial(actor_critic.explore, agent, explored),
-        draw_noise=lambda key, shape: head.noise(key, (*shape, batch_size)),
-        policy_delay=config.policy_delay,
+        lambda key, shape: head.noise(key, (*shape, batch_size)),
+        explored,
         draw_shared=ensembles.subsets(config),
     )
 
