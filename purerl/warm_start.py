@@ -15,7 +15,8 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.config import ConfigError, shown
-from purerl.learning.optimiser import check_parts, is_in, name_leaves, unique
+from purerl.learning.optimiser import is_in, name_leaves
+from purerl.optimisers.check import check_parts
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 
@@ -110,7 +111,10 @@ def _without_unused(networks: Mapping[str, Any]) -> Networks:
     unused = {
         name.rpartition(".")[0]
         for name, value in networks.items()
-        if _is_count(name) and _is_known(value) and not np.any(np.asarray(value))
+        if _is_count(name)
+        # Of a shape, and of what is traced, it is not known.
+        and not isinstance(value, Tracer | jax.ShapeDtypeStruct)
+        and not np.any(np.asarray(value))
     }
     return {n: x for n, x in networks.items() if n.rpartition(".")[0] not in unused}
 
@@ -118,11 +122,6 @@ def _without_unused(networks: Mapping[str, Any]) -> Networks:
 def _is_count(name: str) -> bool:
     """Return whether an array is the number of samples that statistics are of."""
     return name.startswith(STATISTICS) and name.endswith(".count")
-
-
-def _is_known(value: Any) -> bool:
-    """Return whether an array has numbers: it is no shape and not traced."""
-    return not isinstance(value, Tracer | jax.ShapeDtypeStruct)
 
 
 def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
@@ -166,22 +165,23 @@ def check_networks(
         if place is None:
             few = ", ".join(list(places)[:8])
             misfit = f"has no place in this agent, whose networks are {few}, ..."
-        elif np.shape(value) != place.shape or _dtype(value) != place.dtype:
+        elif _kind(value) != _kind(place):
             misfit = (
-                f"is {_dtype(value)} {np.shape(value)}, and this agent needs "
-                f"{place.dtype} {place.shape}; train with the sizes and spaces that it "
-                "was trained with, or take one agent of several with jax.vmap over "
-                "start."
+                f"is {_kind(value)}, and this agent needs {_kind(place)}; train with "
+                "the sizes and spaces that it was trained with, or take one agent of "
+                "several with jax.vmap over start."
             )
         else:
             continue
         remedy = f"Or start from a part that fits, such as {by.format(part='torso')}."
         if name.startswith(STATISTICS):
-            remedy = (
-                "By these statistics the inputs or the rewards were scaled of which "
-                "the networks have learned, so that they come with every part."
-            )
+            remedy = "Statistics by which inputs were scaled come with every part."
         raise ConfigError(f"start: {name} {misfit} {remedy}")
+
+
+def _kind(value: Any) -> str:
+    """The type and shape of an array in words."""
+    return f"{_dtype(value)} {np.shape(value)}"
 
 
 def _dtype(value: Any) -> Any:
@@ -207,9 +207,7 @@ def check_scale(start: PyTree, config: Any) -> None:
         is_count = name.startswith("obs_moments.") and name.endswith(".count")
         if is_count and not isinstance(value, Tracer) and np.any(np.asarray(value) > 0):
             raise ConfigError(
-                "start: its networks have learned from normalised observations, and "
-                "this agent takes observations as they are (normalize_observations="
-                "False); a network is worth nothing on inputs of another scale: train "
+                "start: its networks have learned from normalised observations; train "
                 "with normalize_observations=True."
             )
 
@@ -226,8 +224,7 @@ def check_finite(networks: Mapping[str, Any]) -> None:
         if not isinstance(value, Tracer) and not _finite(value).all():
             raise ConfigError(
                 f"start: {name} holds numbers that are not finite, as an agent's that "
-                "diverged; start from an agent of another seed, or from a run with a "
-                "smaller learning_rate."
+                "diverged; start from another one."
             )
 
 
@@ -259,10 +256,8 @@ def check_state(start: PyTree, state: PyTree) -> None:
         ConfigError: naming the first array that does not fit, and what to do.
     """
     remedy = (
-        "A whole state goes on with the same algorithm, environment, number of "
-        "environments, steps of an update and buffer (buffer_size is at most "
-        "total_timesteps: give the one it had); for another, give "
-        "purerl.networks_of(state)."
+        "A whole state goes on with the same algorithm, environment, sizes and "
+        "buffer_size alone; for another, give purerl.networks_of(state)."
     )
     check_agent(
         start, "start", " Networks by name do too; a folder is for purerl.run(start=)."
@@ -284,11 +279,10 @@ def _check_same(
         where = f"{agent} lacks" if name in theirs else f"only {agent} has"
         raise ConfigError(f"{what}: {where} {name}. {remedy}")
     for name, place in mine.items():
-        value = theirs[name]
-        if np.shape(value) != place.shape or _dtype(value) != place.dtype:
+        if _kind(theirs[name]) != _kind(place):
             raise ConfigError(
-                f"{what}: {name} is {_dtype(value)} {np.shape(value)}, and {agent} "
-                f"needs {place.dtype} {place.shape}. {remedy}"
+                f"{what}: {name} is {_kind(theirs[name])}, and {agent} needs "
+                f"{_kind(place)}. {remedy}"
             )
 
 
@@ -329,17 +323,9 @@ def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
     Raises:
         ConfigError: naming the first array that differs, and what to give.
     """
-    remedy = (
-        "Give the config that the agent was trained with (of a folder, "
-        "purerl.load_run(folder).config)."
-    )
+    remedy = "Give the config that the agent was trained with."
     if not hasattr(fresh, "params"):
         return  # It is not known where an algorithm of the user's own has its networks.
-    if not hasattr(state, "params"):
-        raise ConfigError(
-            f"state is a {type(state).__name__} without params, and not of {agent}. "
-            f"{remedy}"
-        )
 
     def learned(one: PyTree) -> list[tuple[str, Any]]:
         leaves = [leaf for named in _named(one).values() for leaf in named]
@@ -374,8 +360,8 @@ def begin(
     if isinstance(start, Mapping):
         if first_update:
             raise ConfigError(
-                f"first_update is {first_update}, and start holds networks alone, with "
-                "which a run begins at update 0; leave first_update out."
+                f"first_update is {first_update}, and a run begins with networks alone "
+                "at update 0; leave it out."
             )
         check_scale(start, config)
         networks = taken_by(start, shapes)
@@ -394,7 +380,7 @@ def begin(
     if first >= num_updates:
         raise ConfigError(
             f"start has done {first:,} updates, and this run has {num_updates:,}: "
-            "nothing is left to train. Give more total_timesteps."
+            "nothing is left to train."
         )
     return start._replace(key=key), first
 
@@ -409,13 +395,12 @@ def check_first_update(first_update: int | None, num_updates: int) -> None:
     Raises:
         ConfigError: with the number and those that can be.
     """
-    known = range(num_updates)
     is_whole = type(first_update) is int or isinstance(first_update, np.integer)
-    if first_update is not None and not (is_whole and first_update in known):
+    is_known = is_whole and 0 <= first_update < num_updates  # type: ignore[operator]
+    if first_update is not None and not is_known:
         raise ConfigError(
             f"first_update must be a whole number from 0 to {num_updates - 1:,}, got "
-            f"{shown(first_update)}: give int(state.update), of which one update at "
-            "least must be left, or more total_timesteps."
+            f"{shown(first_update)}: give int(state.update)."
         )
 
 
@@ -425,14 +410,29 @@ def _updates_done(update: Any, told: int | None) -> int:
         done = int(update)
         if told not in (None, done):
             raise ConfigError(
-                f"first_update is {told:,}, and start has done {done:,} updates; leave "
-                "first_update out, or give that number."
+                f"first_update is {told:,}, and start has done {done:,} updates."
             )
         return done
     if told is None:
         raise ConfigError(
             "inside jax.jit and jax.vmap the number of updates that start has done is "
-            "not known: give purerl.make_train(config, first_update=...) that number, "
-            "int(state.update), or purerl.data_parallel where that trains."
+            "not known: give purerl.make_train(config, first_update=...) that number."
         )
     return told
+
+
+def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
+    """Return named leaves as a mapping.
+
+    Raises:
+        ConfigError: two leaves have one name, as where a module is called `params`.
+    """
+    found = dict(named)
+    if len(found) < len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two arrays of the networks are called {twice!r}; give the submodules of "
+            "your network other names than 'params'."
+        )
+    return found

@@ -141,7 +141,7 @@ CASES = {
     ),
     "a reset without a state": (
         lambda: purerl.make_train(purerl.PPOConfig(env=Stateless())),
-        "CartPole-v1: reset returns one array, expected two: obs, state",
+        "CartPole-v1: reset returns .*, expected obs, state",
     ),
     **{
         f"whole numbers as actions of {kind.__name__}": (
@@ -160,7 +160,7 @@ CASES = {
     ),
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
-        r"cannot read the config .* it is no text",
+        r"cannot read the config .*lpg-rule",
     ),
     "a field that is none": (
         lambda: purerl.RecurrentDQNConfig(burnin=3),
@@ -172,29 +172,19 @@ CASES = {
         ),
         r"n_step must be at most sequence_length \(10\), got 50",
     ),
-    "a function for a step size": (
-        lambda: purerl.make_train(purerl.PPOConfig(learning_rate=lambda share: share)),
-        r"learning_rate must be a number, or a schedule such as .*Linear.* or WarmUp"
-        r"\(0\.05, Cosine\(1e-3, 0\.0\)\), got <function .*subclass of purerl\."
-        r"schedules\.Schedule, .* share .* in the place of the step count\.$",
-    ),
     "a schedule of optax": (
         lambda: purerl.make_train(
             PPO.replace(learning_rate=optax.cosine_decay_schedule(1e-3, 100))
         ),
-        r"learning_rate must be a number, .* or WarmUp.* the place of the step count",
+        r"learning_rate must be a number, got <function .* A schedule may be, such as",
     ),
     "a function where nothing moves": (
         lambda: purerl.make_train(PPO.replace(eval_share=lambda share: share)),
-        r"eval_share must be a number, for it is structure .*, got <function .*>\.$",
+        r"eval_share must be a number, got <function .*>\.$",
     ),
     "a schedule's text": (
         lambda: purerl.make_train(purerl.PPOConfig(learning_rate="Linear(1e-3,0)")),
         r"got 'Linear\(1e-3,0\)'\. .*purerl\.serialise\.parse_part\('Linear\(1e-3,0\)'",
-    ),
-    "a schedule's class": (
-        lambda: purerl.make_train(PPO.replace(learning_rate=schedules.Cosine)),
-        r"got the class Cosine; call it to make one: Cosine\(\.\.\.\)",
     ),
     "a schedule's name": (
         lambda: purerl.serialise.from_dict({"learning_rate": "cosine"}),
@@ -215,18 +205,6 @@ CASES = {
     "a loss's text": (
         lambda: purerl.make_train(purerl.PPOConfig(policy_loss="ClipDrift(0.1)")),
         r"policy_loss must be a loss, .*parse_part\('ClipDrift\(0\.1\)'\) reads it",
-    ),
-    "a distribution's text": (
-        lambda: purerl.make_train(PPO.replace(env_params={"length": "Uniform(.4,.6)"})),
-        r"length must be a number or .*parse_part\('Uniform\(\.4,\.6\)'\) reads it",
-    ),
-    "a distribution's class": (
-        lambda: purerl.make_train(PPO.replace(env_params={"length": Uniform})),
-        r"got the class Uniform; call it to make one: Uniform\(",
-    ),
-    "two ends in place of a distribution": (
-        lambda: purerl.make_train(PPO.replace(env_params={"length": (0.4, 0.6)})),
-        r"has shape \(2,\), expected \(\)\. .* use Uniform\(0\.4, 0\.6\)\.",
     ),
     "a distribution that moves": (
         lambda: purerl.make_train(

@@ -34,8 +34,6 @@ def measure_profile(day: Day, name: str, agents: int) -> None:
     keys = jax.random.split(jax.random.key(0), agents)
     program = jax.jit(jax.vmap(purerl.make_train(config))).lower(keys).compile()
     (day.folder / "program.txt").write_text(program.as_text() or "")
-    if day.rounds == 0:
-        return
     jax.block_until_ready(program(keys))
     began = time.perf_counter()
     jax.block_until_ready(program(keys))

@@ -23,7 +23,6 @@ import optax
 from purerl import networks
 from purerl.accelerator import twins
 from purerl.acting import rollout
-from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import (
     checks,
     network_config,
@@ -34,6 +33,7 @@ from purerl.algorithms import (
 from purerl.algorithms import memory as memories
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
+from purerl.algorithms.pieces import reject_stateless_act
 from purerl.algorithms.replay_config import OffPolicyConfig
 from purerl.config import (
     FRACTION,
@@ -46,13 +46,13 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
-    heads_of,
     static,
 )
 from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.losses import extra
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
@@ -157,6 +157,12 @@ def validate(config: Any, env: Environment) -> None:
             )
     else:
         checks.check_torsos(config, env, ("actor", "critic"))
+    is_simba = network_config.chosen_torso(config, "critic") == "simba"
+    if is_simba and len(set(config.critic_hidden_sizes)) > 1:
+        raise ConfigError(
+            "critic_hidden_sizes must be of one width where the torso is simba, got "
+            f"{config.critic_hidden_sizes}."
+        )
     checks.check_whole(config, "actor", [shape], outputs, words)
     judged, values, words = [shape, (num,)], (), "one value each"
     if is_choice:
@@ -539,7 +545,7 @@ def descend(
 
 def descend_heads(agent: Agent, learner: Learner) -> Learner:
     """Take one step on the networks that the user's own terms have."""
-    names = heads_of(agent.terms)
+    names = extra.heads_of(agent.terms)
     zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
     return descend(agent.config, learner, zeros)
 

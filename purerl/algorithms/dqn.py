@@ -64,10 +64,8 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
-    heads_of,
     one_of,
     static,
-    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
@@ -544,7 +542,8 @@ def make_optimiser(
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
-    frozen, heads = optimiser.frozen_in(config.frozen), heads_of(terms_of(config))
+    frozen = optimiser.frozen_in(config.frozen)
+    heads = extra.heads_of(extra.terms_of(config))
 
     def own(restore: Any) -> optax.GradientTransformation:
         clip = config.max_grad_norm

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
-from purerl.algorithms import pieces
+from purerl.algorithms import every_step, pieces
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -46,7 +46,7 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning.averages import after, pmean, psum
-from purerl.types import Algorithm, Array, Hosted, Metrics
+from purerl.types import Algorithm, Array, Metrics
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
 NONE = -1  # Stands in the place of a next action that is not chosen yet.
@@ -56,32 +56,14 @@ NONE = -1  # Stands in the place of a next action that is not chosen yet.
 class TabularConfig(TrainConfig):
     """Q-learning, SARSA, expected SARSA and double Q-learning with a table."""
 
-    env: Any = static(
-        "GridWorld-v0", "Environment id, or an environment with numbered states."
-    )
-    total_timesteps: int = static(
-        100_000, "Environment steps of one agent, over all its environments.", POSITIVE
-    )
-    num_envs: int = static(
-        1,
-        "Environments that one agent steps in parallel; errors in a cell are averaged.",
-        POSITIVE,
-    )
-    num_steps: int = static(
-        100,
-        "Steps per environment between two rows of metrics; the table moves in each.",
-        POSITIVE,
-    )
-    method: str = static(
-        "q_learning", "Target that a step is bootstrapped on.", one_of(*METHODS)
-    )
+    env: Any = static("GridWorld-v0", "Environment with numbered states.")
+    total_timesteps: int = static(100_000, "Environment steps of one agent.", POSITIVE)
+    num_envs: int = static(1, "Environments; errors in a cell are averaged.", POSITIVE)
+    num_steps: int = static(100, "Steps between two rows of metrics.", POSITIVE)
+    method: str = static("q_learning", "What is bootstrapped on.", one_of(*METHODS))
     gamma: float = dynamic(0.9, "Discount per step.", FRACTION)
-    learning_rate: float = dynamic(
-        0.1, "Share of its error a value moves by.", FRACTION
-    )
-    epsilon: float = dynamic(
-        0.1, "Share of random actions; a schedule lets it decay.", FRACTION
-    )
+    learning_rate: float = dynamic(0.1, "Share of its error a value moves.", FRACTION)
+    epsilon: float = dynamic(0.1, "Share of random actions.", FRACTION)
     initial_value: float = dynamic(0.0, "Value of every action at first.")
 
     @property
@@ -165,7 +147,6 @@ class Trace(NamedTuple):
     reward: Array
     value: Array
     error: Array
-    episodes: rollout.Episodes
 
 
 def validate(config: TabularConfig, env: Environment) -> None:
@@ -193,8 +174,13 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    given = partial(init, parts), partial(step, parts), partial(act, parts)
-    return Algorithm(*given, hosted=partial(hosted, parts))
+    return every_step.algorithm(
+        config,
+        parts.stepper,
+        steps_of(parts),
+        partial(init, parts),
+        partial(act, parts),
+    )
 
 
 def build(
@@ -245,29 +231,16 @@ def act(
     return _explore(parts, values, noise.coin, noise.tie)
 
 
-def step(parts: Parts, state: TabularState) -> tuple[TabularState, Metrics]:
-    """Make one update: `num_steps` steps, after each of which the table moves."""
-    return pieces.take_steps(parts.config, parts.stepper, _steps(parts), state)
+def steps_of(parts: Parts) -> every_step.Steps:
+    """Return the functions of which an update is made."""
 
-
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
-
-    Args:
-        update: `[]` int32, number of updates done; nothing here depends on it.
-    """
-    del update
-    return pieces.of_steps(parts.config, _steps(parts))
-
-
-def _steps(parts: Parts) -> pieces.Steps:
     def restart(state: TabularState, obs: Any) -> TabularState:
         chosen = jnp.full_like(state.next_action, NONE)
         return state._replace(
             next_action=chosen, envs=pieces.first_step(state.envs, obs)
         )
 
-    return pieces.Steps(
+    return every_step.Steps(
         draw=partial(draw_noise, parts),
         begin=lambda state: Learner(state.params["q"], state.next_action),
         act=partial(choose, parts),
@@ -283,6 +256,7 @@ def finish(
     learner: Learner,
     envs: rollout.EnvCarry,
     trace: Trace,
+    episodes: rollout.Episodes,
 ) -> tuple[TabularState, Metrics]:
     """Return the state and the metrics after the steps of an update.
 
@@ -291,21 +265,16 @@ def finish(
         learner: Tables and next actions after the steps.
         envs: The environments after the last step.
         trace: `[T, B]`, what the steps were.
+        episodes: Ends of the episodes.
     """
-    axis, config = parts.stepper.axis_name, parts.config
-    # Averages over devices must come one after another: see `averages`.
+    axis, update = parts.stepper.axis_name, state.update + 1
+    # How often each action was taken in each state, `[S, A]`.
     one = after(jnp.float32(1.0), learner.q.sum(), axis)
-    counted = jnp.zeros(state.visits.shape).at[trace.obs, trace.action].add(one)
-    counted = psum(counted, axis).astype(jnp.int32)
-    update = state.update + 1
-    new = TabularState(
-        {"q": learner.q},
-        state.visits + counted,
-        learner.next_action,
-        envs,
-        state.key,
-        update,
-    )
+    zeros = jnp.zeros((parts.num_states, parts.num_actions))
+    counted = psum(zeros.at[trace.obs, trace.action].add(one), axis).astype(jnp.int32)
+    visits = state.visits + counted
+    params, chosen = {"q": learner.q}, learner.next_action
+    new = TabularState(params, visits, chosen, envs, state.key, update)
     trace = after(trace, counted.sum().astype(jnp.float32), axis)
     means = {
         "reward": trace.reward.mean(),
@@ -313,10 +282,10 @@ def finish(
         "q_value": trace.value.mean(),
     }
     means = pmean(means, axis)
-    ends = after(trace.episodes._replace(bad=envs.bad), means["td_error"], axis)
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    metrics = {"env_steps": env_steps, **rollout.episode_metrics(ends, axis), **means}
-    return new, metrics
+    episodes = after(episodes, means["td_error"], axis)
+    steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
+    ends = rollout.episode_metrics(episodes, axis)
+    return new, {"env_steps": steps, **ends, **means}
 
 
 def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
@@ -378,12 +347,7 @@ def learn(
     done, next_action = out.terminated | out.truncated, learner.next_action
     if parts.config.method == "sarsa":  # What begins an episode is chosen anew.
         next_action = jnp.where(done, NONE, chosen)
-    returns = out.episode_return, out.episode_length
-    ended = out.terminated ^ out.truncated
-    nothing: Any = ()
-    ends = rollout.Episodes(ended, *returns, nothing, out.shaped_return)
-    trace = Trace(obs, action, out.reward, value, error, ends)
-    return Learner(q, next_action), trace
+    return Learner(q, next_action), Trace(obs, action, out.reward, value, error)
 
 
 def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> Array:

@@ -20,7 +20,7 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
-from purerl import presets, randomisation, schedules, serialise
+from purerl import presets, randomisation, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import EXAMPLES, IMPORT
 from purerl.config import (
@@ -261,14 +261,14 @@ def _number(field: dataclasses.Field) -> Any:
     def read(texts: list[str]) -> Any:
         if texts[0] in words:
             return words[texts[0]]
-        meant = schedules.example(texts[0])
-        if meant:
-            raise ValueError(
-                f"{texts[0]!r} is no number; a schedule has its numbers with it, such "
-                f"as {meant}"
-            )
         # A schedule stays text: `read_config` reads it, and says what is wrong with it.
-        return texts[0] if "(" in texts[0] else float(texts[0])
+        try:
+            return texts[0] if "(" in texts[0] else float(texts[0])
+        except ValueError:
+            raise ValueError(
+                f"{texts[0]!r} is no number; a schedule is written with its numbers, "
+                "such as Cosine(1e-3)"
+            ) from None
 
     return PrimitiveConstructorSpec(
         nargs=1,

@@ -19,7 +19,7 @@ from purerl.networks.layers import (
 )
 from purerl.networks.observe import MASK, mean_of_valid
 from purerl.networks.orthogonal import orthogonal
-from purerl.networks.torsos import make_torso
+from purerl.networks.torsos import MLP, SimBa
 from purerl.types import Array, PyTree
 
 # The range of a log standard deviation that depends on the state.
@@ -209,10 +209,14 @@ class ActionCritic(nn.Module):
         """
         seen = obs if self.encoder is None else self.encoder(obs)
         seen = jnp.concatenate([seen, action], -1)
-        sizes, norm = self.hidden_sizes, self.layer_norm
-        style = {"layer_norm": norm, "dtype": self.dtype, "gain": self.torso_gain}
-        torso: Any = make_torso(self.torso, (1,), sizes, self.activation, **style)
-        features = (torso.clone(batch_norm=True) if self.batch_norm else torso)(seen)
+        sizes, act = self.hidden_sizes, self.activation
+        style: Any = {"dtype": self.dtype, "gain": self.torso_gain}
+        if self.torso == "simba":
+            torso: Any = SimBa(sizes, act, **style)
+        else:
+            norms = {"layer_norm": self.layer_norm, "batch_norm": self.batch_norm}
+            torso = MLP(sizes, act, **norms, **style)
+        features = torso(seen)
         if self.num_outputs:
             return Dense(self.num_outputs, self.gain)(features)
         return Dense(1, self.gain)(features)[..., 0]

@@ -16,6 +16,7 @@ import numpy as np
 
 from purerl import registry
 from purerl.config import ConfigError
+from purerl.envs.options import guess
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import required
 from purerl.space.axes import (
@@ -233,11 +234,11 @@ def parse_axis(text: str) -> tuple[str, Any]:
         return name, _literals(values)
     if function in FUNCTIONS:
         return name, _called(function, _literals(inside[:-1]), text)
-    close = registry.closest(function, list(FUNCTIONS))
-    if close and not registry.is_known(function):
+    hint = guess(function, FUNCTIONS)
+    if hint and not registry.is_known(function):
         raise ConfigError(
-            f"cannot read the axis {text!r}: there is no function {function!r}. Did "
-            f"you mean {close!r}? Functions: {', '.join(FUNCTIONS)}."
+            f"cannot read the axis {text!r}: there is no function {function!r}.{hint} "
+            f"Functions: {', '.join(FUNCTIONS)}."
         )
     return name, _literals(values)
 

@@ -531,7 +531,10 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     """Read a study's folder as `load_tune` does, with the space and the manifest."""
     stored = folders.load_kind(folder, KIND, FORMAT)
-    config = config or manifest.read_config(folder, stored, "load_tune")
+    env = None
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
+        env = None if is_whole else serialise.env_name(stored["config"]["env"])
     space = Space(config, from_dict(stored["axes"]))
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
@@ -544,6 +547,9 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
             f"{folder / folders.SUMMARY} has {numbers['trials']}: one of them is of "
             "another time. Run the study again, which writes both anew."
         )
+    best_config = space.config_at(space.point(best.params)) if best else None
+    if best_config is not None and env is not None:
+        best_config = best_config.replace(env=env)
     trials = stored["options"]["trials"]
     if done >= trials and not numbers:
         say(
@@ -552,7 +558,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
         )
     result = TuneResult(
         rows=tuple(rows),
-        best_config=space.config_at(space.point(best.params)) if best else None,
+        best_config=best_config,
         best_row=best,
         holdout=read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),

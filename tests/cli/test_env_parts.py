@@ -95,7 +95,7 @@ def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
         pass
 
     known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)
     envs.register_wrapper("Same", Same)
     config = tiny_config(env_wrappers=("Same",))
     assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)

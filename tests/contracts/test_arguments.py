@@ -96,7 +96,7 @@ class FourValues(CartPole):
 
 
 def test_a_step_of_four_values_is_refused():
-    sentence = r"step_env returns 4 values, expected five: obs, state, reward"
+    sentence = r"step_env returns 4 values, expected obs, state, reward"
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.make_train(tiny_config(env=FourValues()))
     with pytest.raises(envs.EnvCheckError, match=sentence):

@@ -63,7 +63,7 @@ class Breaks(envs.Wrapper):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)
     envs.register_wrapper("Breaks", Breaks)
 
 

@@ -40,6 +40,7 @@ EVOLVE = (
     "--generations 12 --snapshot-every 2"
 ).split()
 TRAIN_ON = f"train --resume {{out}} {OFTEN} --no-progress".split()
+MODULE = ["--import", "tests.terms"]  # a term of the user's own in the loss
 # The command, and the one that goes on: the same where there is none.
 COMMANDS = {
     "train": (
@@ -49,6 +50,13 @@ COMMANDS = {
     "train/dqn": (
         f"train {DQN} {OFTEN} --total-timesteps 40000 --seeds 2".split(),
         TRAIN_ON,
+    ),
+    "train/own-term": (
+        [
+            *f"train {TINY} {OFTEN} --total-timesteps 32000 --seeds 2".split(),
+            *(*MODULE, "--extra-loss", "tests.terms:Near(coef=0.5)"),
+        ],
+        [*TRAIN_ON, *MODULE],
     ),
     "sweep": (
         f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 --chunk-blocks 1 "
@@ -199,14 +207,12 @@ def contents(out: Path):
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
         is_temporary = any(part.startswith(".") for part in path.parts)
-        in_checkpoint = re.match(r"(.*/)?checkpoints/", name) is not None
         if not path.is_file() or is_temporary or path.suffix in PICTURES:
             continue
-        if in_checkpoint and path.suffix != ".npz":
-            continue  # A run's are read as a whole.
         found[name] = read(path)
     runs = out / "checkpoints"
-    if runs.exists() and not list(runs.glob("*.npz")):
+    if runs.exists() and not (out / "snapshots").exists():  # Not of an evolution.
+        found = {n: x for n, x in found.items() if not n.startswith("checkpoints/")}
         last = checkpoint.steps(runs)[-1]
         found["checkpoint"] = checkpoint.restore(runs, last)
     return {name: content for name, content in found.items() if content is not None}

@@ -92,11 +92,11 @@ BAD_INPUT = {
     # Names
     "unknown environment": (
         lambda _: make(env="CartPole-v2"),
-        ["CartPole-v2", "did you mean CartPole-v1", "envs.registered()"],
+        ["CartPole-v2", "Did you mean 'CartPole-v1'", "envs.registered()"],
     ),
     "environment without its prefix": (
         lambda _: make(env="halfcheetah"),
-        ["halfcheetah", "did you mean brax/halfcheetah"],
+        ["halfcheetah", "Did you mean 'brax/halfcheetah'"],
     ),
     "unknown environment option": (
         lambda _: make(env="probe/chain", env_kwargs={"lenght": 3}),
@@ -215,7 +215,7 @@ BAD_INPUT = {
     ),
     "a schedule for a number that is structure": (
         lambda _: make(torso_gain=schedules.Linear(0.5, 0.1)),
-        ["torso_gain must be a number", "can be no schedule", "Linear(start=0.5"],
+        ["torso_gain must be a number", "Linear(start=0.5"],
     ),
     "unknown torso": (
         lambda _: make(torso="rnn"),
@@ -247,7 +247,7 @@ BAD_INPUT = {
     ),
     "a loss that is a function": (
         lambda _: make(value_loss=lambda value, target, old: value - target),
-        ["value_loss", "flax.struct.dataclass", "SquaredError()", "plain function"],
+        ["value_loss", "flax.struct.dataclass", "SquaredError()", "adding-loss.md"],
     ),
     "a loss that is a class": (
         lambda _: make(policy_loss=losses.ClipDrift),
@@ -644,7 +644,7 @@ LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647, go
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"max_steps_in_episode": INF}, LIMIT + "inf. .* give 1000000000"),
+        ({"max_steps_in_episode": INF}, LIMIT + "inf"),
         ({"max_steps_in_episode": "1e12"}, LIMIT),
         ({"max_steps_in_episode": 2**31}, LIMIT + "2147483648"),
         ({"max_steps_in_episode": 0}, LIMIT + "0"),
@@ -655,12 +655,9 @@ LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647, go
             envs.CartPole().default_params.replace(max_steps_in_episode=INF),
             LIMIT + "inf",
         ),
-        ({"max_steps_in_episode": 1.5}, "must be a whole number, got 1.5"),
+        ({"max_steps_in_episode": 1.5}, "must be a whole number from .*, got 1.5"),
         ({"length": None}, "length must be a number or a distribution, .* got None"),
-        (
-            {"length": purerl.schedules.Linear(0.2, 1.0)},
-            r"train_schedules in pieces, .*make_algorithm.*docs/curricula\.md, Physics",
-        ),
+        ({"length": purerl.schedules.Linear(0.2, 1.0)}, "must be .* a distribution"),
     ],
 )
 def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
@@ -678,7 +675,7 @@ def test_a_whole_number_stays_in_the_range_of_its_dtype():
         def default_params(self):
             return Counts(jnp.uint8(3))
 
-    words = "count must be a whole number from 0 to 255, got 300.* kept as uint8"
+    words = "count must be a whole number from 0 to 255, got 300"
     for value in (300, -1, INF):
         with pytest.raises(ConfigError, match=words.replace("300", str(float(value)))):
             bind_params(Counting(), {"count": value})

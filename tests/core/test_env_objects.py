@@ -128,7 +128,6 @@ PAIRS = {
     "functions in C": (Plain(f=max), Plain(f=min)),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
     "ranges": (Plain(x=range(2)), Plain(x=range(3))),
-    "methods": (Plain(f=Paid(1).reset), Plain(f=Paid(2).reset)),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
     "private environments": (
         Plain(_env=make("CartPole-v1")),
@@ -138,7 +137,6 @@ PAIRS = {
         Plain(options={}, wrapped=make("CartPole-v1")),
         Plain(options={}, wrapped=make("Acrobot-v1")),
     ),
-    "partials": (Plain(f=functools.partial(max, 1)), Plain(f=functools.partial(max))),
     "gymnax": (make("Acrobot-v1"), make("MountainCar-v0")),
     "wrapped": (
         envs.wrappers.FrameStack(make("Breakout-MinAtar"), 4),

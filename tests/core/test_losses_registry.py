@@ -99,7 +99,7 @@ def test_an_unregistered_loss_is_known_by_its_import_path():
     assert serialise.from_dict(plain) == config
     for path, words in {
         "lab.losses:Soft": "has not been imported.*--import lab.losses",
-        f"{HERE}:Softer": "cannot find the loss .*Softer",
+        f"{HERE}:Softer": "cannot find .*Softer",
         f"{HERE}:stored": "must be a flax.struct.dataclass with __call__",
         "os:abort": "must be a flax.struct.dataclass with __call__",
     }.items():
@@ -130,7 +130,6 @@ def test_the_same_cell_may_run_twice(registry):
     ("name", "cls", "fragments"),
     [
         ("ClipDrift", Soft, ["'ClipDrift' of", "Soft", "purerl.losses.policy.ClipDri"]),
-        ("Clip", losses.ClipDrift, ["'Clip' of", "'ClipDrift'", "another name"]),
         ("Square", lambda r, a: r**2, ["'Square'", "flax.struct.dataclass"]),
         ("Number", float, ["'Number'", "flax.struct.dataclass", "float"]),
         ("my drift", Soft, ["'my drift'", "'Soft'"]),

@@ -94,7 +94,7 @@ def test_a_batch_of_no_observation_has_no_action():
             assert policy(np.zeros((2, 4)), key).shape == (2,)
             with pytest.raises(ConfigError, match="one key for all observations"):
                 policy(np.zeros((2, 4)), jnp.stack([key, key]))
-    with pytest.raises(ConfigError, match="key of a policy must be a random key"):
+    with pytest.raises(ConfigError, match="key of a policy must be one key"):
         policy(np.zeros(4), 1)
     with pytest.raises(ConfigError, match="one key for all observations"):
         policy(np.zeros((2, 4)), jax.random.split(KEY))

@@ -194,7 +194,7 @@ def test_a_time_limit_that_is_drawn_is_planned_with_its_maximum():
         7,
     }
     moved = {"env_params.max_steps_in_episode.high": 9.0}
-    with pytest.raises(ConfigError, match=r"allows episodes of 9 steps.*planned for 7"):
+    with pytest.raises(ConfigError, match=r"is 9, but evaluations are planned for 7"):
         purerl.make_train(config)(jax.random.key(0), moved)
 
 

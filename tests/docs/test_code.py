@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_DRAWINGS", dict(registry._DRAWINGS))
     monkeypatch.setattr(brax_envs, "_envs", dict(brax_envs._envs))
     known = dict(purerl.envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)
     return tmp_path
 
 

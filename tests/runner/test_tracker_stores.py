@@ -167,7 +167,7 @@ def test_wandb_keeps_the_files_of_the_run(tracked):
         for item in r.files.files
     }
     assert {"run/config.yaml", "run/manifest.json"} <= saved
-    assert any(name.startswith("run/checkpoints/20/") for name in saved)
+    assert "run/checkpoints/20.npz" in saved
 
 
 def member(number, rate):
@@ -230,7 +230,7 @@ def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, stor
     }
 
 
-def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
+def test_a_sweep_in_tensorboard_has_a_folder_per_member(tmp_path):
     tracker = purerl.make_tracker("tensorboard", folder=tmp_path)
     tell(tracker, {})
     folders = sorted(p for p in (tmp_path / "rates").iterdir() if p.is_dir())
@@ -239,7 +239,6 @@ def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
         "learning_rate=0.2",
     ]
     assert event_scalars(folders[1])["train/episode_return"] == [(32, 2.0)]
-    assert "_hparams_/session_start_info" in event_tags(folders[1])
 
 
 def test_a_sweep_in_wandb_offline_has_a_run_per_member(tracked, tmp_path):

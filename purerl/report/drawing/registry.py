@@ -171,5 +171,5 @@ def moment_of(
         state: State of one environment.
         obs: The observation.
     """
-    inside = unwrap(env, params, state)
-    return Moment(drawing.keep(inside.state, inside.params, obs), inside.params)
+    _, params, state = unwrap(env, params, state)
+    return Moment(drawing.keep(state, params, obs), params)

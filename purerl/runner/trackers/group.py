@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from purerl.config import ConfigError
@@ -392,12 +391,7 @@ class Group:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         if kind is not None:
             stopped = issubclass(kind, KeyboardInterrupt)
             self.close("interrupted" if stopped else "failed")
@@ -575,7 +569,7 @@ def _store(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
         stored = load_stored(folder)
         for name, entry in entries.items():
             known = stored.get(name, {})
-            if [known.get(n) for n in ("id", "total")] == [entry["id"], entry["total"]]:
+            if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
                 entry["told"] |= told_in(known)
             stored[name] = {**entry, "told": list(_ranges(sorted(entry["told"])))}
         if entries:

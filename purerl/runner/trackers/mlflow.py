@@ -379,8 +379,7 @@ def _read(folder: Path) -> dict[str, Any]:
     path = folder / "policy.json"
     if not path.exists():
         raise ConfigError(
-            f"exported: {folder} holds no policy.json; name a folder that "
-            "purerl.export_policy, or `purerl export`, wrote."
+            f"exported: {folder} holds no policy.json; name a folder of an export."
         )
     try:
         about = dict(json.loads(path.read_text()))
@@ -392,7 +391,7 @@ def _read(folder: Path) -> dict[str, Any]:
     if about["memory"]:
         raise ConfigError(
             f"exported: the policy in {folder} remembers, and MLflow's predict takes "
-            "observations alone; load policy.stablehlo itself, as its README.md shows."
+            "observations alone."
         )
     return about
 
