@@ -1,5 +1,6 @@
 """The command line: `purerl COMMAND`, one of `COMMANDS`."""
 
+import argparse
 import errno
 import importlib
 import os
@@ -17,7 +18,6 @@ COMMANDS = {
     "tune": "search for better settings with Optuna",
     "evolve": "evolve a loss, hyperparameters or the physics of an environment",
     "compare": "compare settings, losses or algorithms on held-out seeds",
-    "transfer": "compare losses on held-out seeds and environments",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
     "render": "write a video of a run's agents",
     "export": "write a run's policy for programs without purerl",
@@ -38,7 +38,6 @@ EXAMPLES = {
     "tune": "purerl tune --axis 'learning_rate=loguniform(1e-5,1e-2)' --trials 64",
     "evolve": "purerl evolve --preset value-loss-cartpole-demo",
     "compare": "purerl compare --setting own: --setting 'fast: learning_rate=1e-3'",
-    "transfer": "purerl transfer --loss squared --loss 'huber(delta=2.0)'",
     "evaluate": "purerl evaluate runs/first --episodes 100",
     "render": "purerl render runs/first --seeds best",
     "export": "purerl export runs/first --seed 0 --onnx",
@@ -58,11 +57,11 @@ MAINS = {
     "halving": "tools:HALVING",
     "tune": "tools:TUNE",
     "compare": "tools:main_compare",
-    "transfer": "tools:main_transfer",
     "evaluate": "policies:main_evaluate",
     "render": "policies:main_render",
     "export": "policies:main_export",
-    "lanes": "plan:main_lanes",
+    "plan": "train:main_plan",
+    "lanes": "lanes:main",
     "plot": "report:main_plot",
     "track": "report:main_track",
 }
@@ -134,21 +133,14 @@ def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
     Each module is a key, whose value is the flag or the variable that names it.
     """
-    given = os.environ.get("PURERL_IMPORT", "")
-    modules = {name: "PURERL_IMPORT" for name in _names(given)} if given.strip() else {}
-    rest, words = [], iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        if flag != "--import":
-            rest.append(word)
-            continue
-        modules |= {name: flag for name in _names(text if equals else next(words, ""))}
-    return rest, modules
-
-
-def _names(text: str) -> list[str]:
-    """The names between commas; an empty one, which is refused, where there is none."""
-    return [name.strip() for name in text.split(",") if name.strip()] or [""]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--import", action="append", default=[], dest="modules")
+    given, rest = parser.parse_known_args(argv)
+    texts = [("--import", text) for text in given.modules]
+    if os.environ.get("PURERL_IMPORT", "").strip():
+        texts.insert(0, ("PURERL_IMPORT", os.environ["PURERL_IMPORT"]))
+    named = {name.strip(): flag for flag, text in texts for name in text.split(",")}
+    return rest, named
 
 
 def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:

@@ -1,11 +1,10 @@
-"""The commands of the tools: sweep, pbt, halving, tune, compare, transfer.
+"""The commands of the tools: sweep, pbt, halving, tune, compare.
 
 The flags of such a command are the options of its tool, and the fields of the config.
 """
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,20 +14,10 @@ from rich.table import Table
 
 from purerl import serialise
 from purerl.cli import flags, report, settings
-from purerl.cli.flags import ConfigSource, Processes, Repeated, option
 from purerl.cli.train import base_config, default_folder
+from purerl.comparison import settings as compared
 from purerl.comparison.api import CompareOptions, check_out, compare, planned
-from purerl.comparison.result import Comparison
-from purerl.comparison.settings import (
-    read_changes,
-    read_environment,
-    read_loss,
-    settings_of,
-    split_parts,
-    take_environments,
-)
-from purerl.comparison.training import Compared
-from purerl.config import ConfigError, TrainConfig, part_kind
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import worker_limit
@@ -36,23 +25,22 @@ from purerl.meta import store
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.search import Result
+from purerl.report import sweep_data, tables
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from purerl.sweeps.loop import plan_lines, plan_table, sweep
+from purerl.sweeps import loop as sweeps
+from purerl.sweeps import plan as plans
 from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import plan
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
-from purerl.tuning.api import best_table, end_line, holdout_table, tune, warnings
+from purerl.tuning import api as tuning
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
 
-# A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
-_NAMED = re.compile(r"([^=(]+)=(.*)", re.DOTALL)
 WIDTH = 130  # The width of a comparison's table where the output is no terminal.
 STOPPED = 130
 
@@ -80,7 +68,7 @@ class Tool:
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
         base, name = base_config(argv), self.options.tool
-        shared = (flags.Dry, ConfigSource, *self.shared)
+        shared = (flags.Dry, flags.ConfigSource, *self.shared)
         parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
         parsed = flags.parse(parser, argv, name)
         settings.enable_compile_cache()
@@ -118,56 +106,41 @@ def new_folder(name: str, config: TrainConfig) -> Path:
     return default_folder(f"{name}-{serialise.env_name(config.env)}")
 
 
-def say(console: Console, text: str) -> None:
-    """Print a text as it is, its lines as long as they are."""
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
-
-
 # --- sweep ---
 
 
 def show_plan(asked: SweepOptions) -> None:
     """Print the plan of a sweep with a folder, which is not made."""
     given = asked.of(SweepOptions) | {"out": asked.out or Path("runs"), "extend": False}
-    planned = plan(asked.config, **given)
+    planned = plans.plan(asked.config, **given)
     console = Console()
-    console.print(plan_table(planned))
-    console.print(plan_lines(planned), highlight=False)
+    console.print(sweeps.plan_table(planned))
+    console.print(sweeps.plan_lines(planned), highlight=False)
 
 
 def show_sweep(result: SweepResult) -> None:
     """Print the best points; write report.html into the folder."""
-    from purerl.report.sweep_data import by_environment, read_scores
-    from purerl.report.tables import best_table
-
     console = Console()
     if not result.names or not np.isfinite(result.scores()).any():
         console.print("no member has a score yet")
         return
-    for name, part in by_environment(result.dataset).items():
-        if read_scores(part).has_any:
-            console.print(best_table(part))
-        else:
-            console.print(f"{name}: no member has a score yet")
-    if result.out is not None:
-        report.write(result.out)
-        say(
-            console,
-            f"written to {result.out}/, with report.html; in Python "
-            f"purerl.load_sweep({str(result.out)!r})",
-        )
+    for name, part in sweep_data.by_environment(result.dataset).items():
+        has_any = sweep_data.read_scores(part).has_any
+        lacking = f"{name}: no member has a score yet"
+        console.print(tables.best_table(part) if has_any else lacking)
+    report.end(result.out)
 
 
 SWEEP = Tool(
     SweepOptions,
-    sweep,
+    sweeps.sweep,
     show_plan,
     show_sweep,
     """Train every point of some axes with every seed, in as few programs as possible.
 
     Run the same command with --out FOLDER after a kill: it trains what is missing.
     """,
-    (Processes,),
+    (flags.Processes,),
 )
 
 
@@ -182,13 +155,19 @@ def _plan_pbt(asked: populations.PBTOptions) -> None:
 
 def show_pbt(result: populations.PBTResult) -> None:
     """Print the best member of each search, and how the best of all came about."""
-    from purerl.report import tables
-
-    console, best = Console(), result.best()
-    console.print(_best_members(result))
+    best = result.best()
     title = f"schedule of member {best.member} of search {best.seed}"
-    console.print(_table(title, *tables.schedule_rows(best)))
-    _say_where(result, console)
+    _show_search(
+        result, _best_members(result), _table(title, *tables.schedule_rows(best))
+    )
+
+
+def _show_search(result: Result, *shown: Table) -> None:
+    for table in shown:
+        Console().print(table)
+    steps = f"{result.training_steps:,} steps of training, "
+    steps += f"{result.evaluation_steps:,} of evaluation"
+    report.end(result.out, "", steps, "the best config is in best.yaml")
 
 
 PBT = Tool(
@@ -213,12 +192,9 @@ def _plan_halving(asked: halvings.HalvingOptions) -> None:
 
 def show_halving(result: halvings.HalvingResult) -> None:
     """Print how many went on at each rung, and the best member of each search."""
-    from purerl.report import tables
-
-    console, title = Console(), "members of all searches trained up to each rung"
-    console.print(_table(title, *tables.rung_rows(result.dataset)))
-    console.print(_best_members(result))
-    _say_where(result, console)
+    title = "members of all searches trained up to each rung"
+    rungs = _table(title, *tables.rung_rows(result.dataset))
+    _show_search(result, rungs, _best_members(result))
 
 
 HALVING = Tool(
@@ -234,11 +210,9 @@ HALVING = Tool(
 
 
 def _best_members(result: Result) -> Table:
-    from purerl.report.tables import member_rows
-
     best = result.best_of_each()
     lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
-    return _table(f"best member of each search{lost}", *member_rows(best))
+    return _table(f"best member of each search{lost}", *tables.member_rows(best))
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
@@ -249,17 +223,6 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Tab
     for row in rows:
         table.add_row(*map(str, row))
     return table
-
-
-def _say_where(result: Result, console: Console) -> None:
-    if result.out is not None:
-        say(
-            console,
-            f"{result.training_steps:,} steps of training, "
-            f"{result.evaluation_steps:,} of evaluation; written to {result.out}/ "
-            f"(purerl.load_search({str(result.out)!r}); the best config is in "
-            "best.yaml)",
-        )
 
 
 # --- tune ---
@@ -280,25 +243,26 @@ def show_study(result: TuneResult) -> None:
     """Print the best trials, the comparison with the default; write the page."""
     console = Console()
     if result.best_row is not None:
-        console.print(best_table(result))
+        console.print(tuning.best_table(result))
     if result.holdout is not None:
-        console.print(holdout_table(result.holdout))
-    for sentence in warnings(result):
+        console.print(tuning.holdout_table(result.holdout))
+    for sentence in tuning.warnings(result):
         console.print(f"warning: {sentence}", markup=False, highlight=False)
-    console.print(end_line(result), highlight=False)
-    if not result.finished:
-        where = f"--out {quoted(result.out)}"
-        say(console, f"stopped; the same command with {where} goes on")
-    if result.out is not None:
-        report.write(result.out)
+    console.print(tuning.end_line(result), highlight=False)
+    more = []
+    if not result.finished and result.out:
+        more.append(
+            f"stopped; the same command with --out {quoted(result.out)} goes on"
+        )
+    if result.best_config and result.out:
         best = quoted(result.out / "best.yaml")
-        use = f" ({program()} train --config {best})" if result.best_config else ""
-        say(console, f"written to {result.out}/, with report.html{use}")
+        more.append(f"train with the best: {program()} train --config {best}")
+    report.end(result.out, "", *more)
 
 
 TUNE = Tool(
     TuneOptions,
-    tune,
+    tuning.tune,
     _plan_study,
     show_study,
     """Search for a better config: trials in batches, each one vmapped call.
@@ -312,174 +276,56 @@ TUNE = Tool(
 # --- compare ---
 
 
+@dataclasses.dataclass(kw_only=True)
+class OfEvolution:
+    """Train with several settings on held-out seeds, and compare them in one table.
+
+    --setting and --env may be given several times: every setting trains in every
+    environment. Run the same command again after a kill: it trains what is missing.
+    """
+
+    evolution: Annotated[
+        Path | None,
+        flags.option(
+            "Folder of an evolution, whose config is taken, and which is compared as "
+            "'learned' and as 'generation 0', beside the settings."
+        ),
+    ] = None
+
+
 def main_compare(argv: Sequence[str]) -> int:
     """Run `purerl compare`; return the exit status."""
-    doc = (
-        "Train with several settings on held-out seeds, and compare them in one table."
-        "\n\n--setting and --env may be given several times: every setting trains in "
-        "every environment. Run the same command again after a kill: it trains what is "
-        "missing."
-    )
-    parsed, given = read_comparison(argv, base_config, CompareOptions, doc=doc)
-    if not given["settings"]:
+    words, texts = compared.take_environments(argv)
+    base = _base_of_evolution(words)
+    kinds = (OfEvolution, CompareOptions, flags.Dry, flags.ConfigSource)
+    parsed = flags.parse(flags.parser_class(base, *kinds), words, "compare")
+    config = flags.read_config(parsed, base)
+    environments = [compared.read_environment(config, text) for text in texts]
+    if environments:
+        config = config.replace(env=environments[0]["env"])
+    settings.enable_compile_cache()
+    given = flags.read_options(CompareOptions, parsed)
+    given |= {"config": config, "environments": environments}
+    own = given["settings"]
+    if parsed.evolution:
+        given["settings"] = {"learned": parsed.evolution, "generation 0": {}, **own}
+        given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
+    elif not own:
         raise ConfigError(
             "say what to compare, such as --setting 'own:' --setting "
             "'fast: learning_rate=1e-3'."
         )
-    folder = (
-        None if parsed.dry_run else parsed.out or new_folder("compare", given["config"])
-    )
-    return run_comparison(parsed, given, folder)
-
-
-def read_comparison(
-    argv: Sequence[str],
-    base_of: Callable[[Sequence[str]], TrainConfig],
-    *options: type,
-    doc: str = "",
-) -> tuple[Any, dict[str, Any]]:
-    """Read the words of a command that compares.
-
-    Returns:
-        The values of the flags, and the options of the tool by name.
-    """
-    words, texts = take_environments(argv)
-    base, tool = base_of(words), options[-1]
-    parser = flags.parser_class(base, *options, flags.Dry, ConfigSource, doc=doc)
-    name = "compare" if len(options) == 1 else "transfer"
-    parsed = flags.parse(parser, words, name)
-    config = flags.read_config(parsed, base)
-    environments = [read_environment(config, text) for text in texts]
-    if environments:
-        config = config.replace(env=environments[0]["env"])
-    settings.enable_compile_cache()
-    given = flags.read_options(tool, parsed)
-    return parsed, {**given, "config": config, "environments": environments}
-
-
-def run_comparison(parsed: Any, given: Mapping[str, Any], folder: Path | None) -> int:
-    """Compare, print the table and write the page; or print what it would cost.
-
-    Args:
-        parsed: The values of the flags.
-        given: The options of `purerl.compare`, by name.
-        folder: The folder to write; None for a dry run.
-    """
-    if folder is None:
-        check_out(parsed.out)
-        worker_limit(given["memory_limit"], make_workers())
-        asked = CompareOptions(**given)
-        seeds = len(check_seeds(asked.seeds))
-        parts = [
-            dry_run.whole_runs(part.group.bound, part.agents(seeds))
-            for part in planned(asked)
-        ]
-        dry_run.show(parts, asked.lanes, asked.segment_updates)
+    if parsed.dry_run:
+        _plan_comparison(CompareOptions(**given))
         return 0
-    show_comparison(compare(**{**given, "out": folder}), folder)
-    return 0
-
-
-def show_comparison(result: Comparison, folder: Path) -> None:
-    """Print the table and where everything is; write the page into the folder."""
-    console = Console()
+    inside = parsed.evolution and parsed.evolution / "transfer"
+    given["out"] = parsed.out or inside or new_folder("compare", config)
+    result, console = compare(**given), Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.write(folder, kind=folders.COMPARISON)
-    say(
-        console,
-        f"written to {folder}/, with report.html; in Python "
-        f"purerl.load_comparison({str(folder)!r})",
-    )
-
-
-# --- transfer ---
-
-
-@dataclasses.dataclass(kw_only=True)
-class Transfer:
-    """Train with several losses on held-out seeds, and compare them in one table.
-
-    --loss and --env may be given several times: every loss trains in every
-    environment. Run the same command again after a kill: it trains what is missing.
-    """
-
-    field: Annotated[
-        str,
-        option(
-            "Field of the losses, value_loss or policy_loss; if not given, the one "
-            "that --evolution has evolved, else value_loss."
-        ),
-    ] = ""
-    loss: Annotated[
-        Repeated,
-        option(
-            "Loss to compare, NAME=LOSS or LOSS: a file "
-            "(learned=value_loss.npz), or a loss by name (squared; huber(delta=2.0)). "
-            "Changes of the config may follow after semicolons: 'tuned=squared; "
-            "value_coef=0.1'."
-        ),
-    ] = ()
-    evolution: Annotated[
-        Path | None,
-        option(
-            "Folder of an evolution, whose config is taken, and whose loss is compared "
-            "as 'learned' and as 'generation 0', beside those of --loss."
-        ),
-    ] = None
-    baseline: Annotated[
-        str | None,
-        option("Loss that others are compared with; the first --loss if not given."),
-    ] = None
-    out: Annotated[
-        Path | None,
-        option(
-            "Folder to write; if not given, 'transfer' in the evolution's folder, else "
-            "runs/transfer-<env>-<time>."
-        ),
-    ] = None
-
-
-def main_transfer(argv: Sequence[str]) -> int:
-    """Run `purerl transfer`; return the exit status."""
-    parsed, given = read_comparison(argv, _base_of_evolution, Transfer, Compared)
-    field, settings = parsed.field or "value_loss", {}
-    if part_kind(field) != "loss":
-        raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
-    config = given["config"]
-    if parsed.evolution:
-        field = _evolved(parsed.evolution, parsed.field)
-        # What else was evolved beside the loss belongs to it.
-        settings = {"learned": parsed.evolution, "generation 0": {}}
-    own = _given_losses(field, parsed.loss, settings)
-    if not own and not settings:
-        raise ConfigError(
-            "say which losses to compare, such as --loss learned=value_loss.npz "
-            "--loss squared, or give --evolution FOLDER."
-        )
-    given["settings"] = settings | (settings_of(config, field, own) if own else {})
-    if parsed.dry_run:
-        return run_comparison(parsed, given, None)
-    given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
-    inside = parsed.evolution and parsed.evolution / "transfer"
-    folder = parsed.out or inside or new_folder("transfer", config)
-    return run_comparison(parsed, given, folder)
-
-
-def _given_losses(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
-    """Losses by name from the texts of `--loss`, beside those of an evolution."""
-    losses: dict[str, Any] = {}
-    for text in texts:
-        name, value = _loss(field, text)
-        if name in losses or name in evolved:
-            named = _NAMED.fullmatch(split_parts(text)[0])
-            unnamed = text.partition("=")[2].strip() if named else text
-            raise ConfigError(
-                f"--loss {text}: the name {name!r} is taken; write {name}-2={unnamed}."
-            )
-        losses[name] = value
-    return losses
+    report.end(given["out"], folders.COMPARISON)
+    return 0
 
 
 def _base_of_evolution(argv: Sequence[str]) -> TrainConfig:
@@ -495,36 +341,12 @@ def _base_of_evolution(argv: Sequence[str]) -> TrainConfig:
     return manifest.read_config(Path(folder), store.load(Path(folder)))
 
 
-def _loss(field: str, text: str) -> tuple[str, Any]:
-    """Name and loss, or changes of the config, from the text of a `--loss`."""
-    first, *others = split_parts(text)
-    named = _NAMED.fullmatch(first)
-    if named:
-        name, value = (part.strip() for part in named.groups())
-    else:
-        value = first
-        is_file = value.endswith((".npz", ".yaml", ".yml"))
-        name = Path(value).stem if is_file else value
-    loss = read_loss(field, value)
-    if not others:
-        return name, loss
-    return name, {field: loss, **read_changes("--loss", text, others)}
-
-
-def _evolved(folder: Path, field: str) -> str:
-    """Return the loss that an evolution has evolved."""
-    from purerl.meta.result import load_evolution
-
-    result = load_evolution(folder)
-    known = list(result.losses(result.learned))
-    if (field and field not in known) or not known:
-        raise ConfigError(
-            f"--evolution {folder} has evolved {', '.join(result.solution)}, not "
-            f"{field or 'a loss'}."
-        )
-    if not field and len(known) > 1:
-        raise ConfigError(
-            f"--evolution {folder} has evolved {' and '.join(known)}; say which with "
-            "--field."
-        )
-    return field or known[0]
+def _plan_comparison(asked: CompareOptions) -> None:
+    check_out(asked.out)
+    worker_limit(asked.memory_limit, make_workers())
+    seeds = len(check_seeds(asked.seeds))
+    parts = [
+        dry_run.whole_runs(part.group.bound, part.agents(seeds))
+        for part in planned(asked)
+    ]
+    dry_run.show(parts, asked.lanes, asked.segment_updates)

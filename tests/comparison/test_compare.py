@@ -10,11 +10,9 @@ import purerl
 from purerl import losses
 from purerl.cli import main, report
 from purerl.comparison import training
-from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import cache
 from purerl.execution.format import running
-from purerl.report import page_comparison
 from purerl.scale import hosts
 from purerl.storage import folders
 from purerl.storage.files import load_arrays, save_arrays, write_json
@@ -190,28 +188,6 @@ def test_a_comparison_in_the_folder_of_an_evolution_has_its_own_page(result, tmp
     assert page == tmp_path / "report.html"
     text = page.read_text()
     assert "<h1>Comparison: " in text and "purerl compare &#x27;&lt;x&gt;&#x27;" in text
-
-
-@pytest.mark.parametrize(
-    "gaps, words",
-    [
-        ((-34.0, -90.0), "None is above own by final return in A; nearest: slow, -34 "),
-        ((-90.0, 5.0), "Furthest above own by final return in A: fast, +5 "),
-        ((0.0, -1.0), "None is above own by final return in A; nearest: slow, +0 "),
-    ],
-)
-def test_the_headline_says_above_only_of_what_is_above(gaps, words):
-    own = np.array([100.0, 200.0, 300.0])
-    scores = np.stack([own, *(own + gap for gap in gaps)])[None]
-    about = {
-        "settings": dict.fromkeys(["own", "slow", "fast"]),
-        "environments": {"A": {}},
-    }
-    curves = {"A": np.ones((3, 3, 4), np.float32)}
-    steps = {"A": np.array([np.arange(1, 5) * 100] * 3)}
-    measured = {"final_return": scores.astype(np.float32)}
-    found = Comparison(about, "own", range(3), 0, measured, curves, steps)
-    assert words in page_comparison._note(found)
 
 
 def test_several_processes_are_refused_in_a_sentence(monkeypatch):

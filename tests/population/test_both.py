@@ -78,7 +78,7 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, begun, tmp_path):
     with pytest.raises(purerl.ConfigError, match=words):
         search("pbt", tiny, axes, out=begun("halving"))
     (tmp_path / "other").mkdir()
-    write_json(tmp_path / "other" / "manifest.json", {})
+    write_json(tmp_path / "other" / "manifest.json", {"kind": "run"})
     with pytest.raises(purerl.ConfigError, match="not a successive-halving search"):
         search("halving", tiny, axes, out=tmp_path / "other")
 
