@@ -172,34 +172,6 @@ def test_an_mlp_is_dense_layers_with_activations():
     np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
 
 
-<<<<<<< HEAD
-@pytest.mark.slow
-def test_an_mlp_flattens_an_observation_and_keeps_the_batch_axes():
-    torso = make_torso("mlp", (2, 3), (4,), "relu")
-    obs = jax.random.normal(jax.random.key(0), (5, 7, 2, 3))
-    params = torso.init(jax.random.key(1), obs[0, :1])
-    whole = torso.apply(params, obs)
-    assert whole.shape == (5, 7, 4)
-    single = torso.apply(params, obs[2, 3])
-    np.testing.assert_allclose(whole[2, 3], single, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_cnn_keeps_the_batch_axes_and_sees_where_a_pixel_is():
-    torso = make_torso("auto", (10, 10, 4), (8,), "relu")
-    assert isinstance(torso, CNN)
-    obs = jnp.zeros((5, 7, 10, 10, 4)).at[2, 3, 4, 4, 1].set(1.0)
-    params = torso.init(jax.random.key(0), obs[0, :1])
-    assert params["params"]["Conv_0"]["kernel"].shape == (3, 3, 4, 16)
-    features = torso.apply(params, obs)
-    assert features.shape == (5, 7, 8)
-    np.testing.assert_allclose(
-        features[2, 3], torso.apply(params, obs[2, 3]), rtol=1e-4, atol=1e-6
-    )
-    elsewhere = jnp.zeros((10, 10, 4)).at[7, 7, 1].set(1.0)
-    assert jnp.abs(features[2, 3] - torso.apply(params, elsewhere)).max() > 1e-3
-
-
 def test_simba_is_its_residual_blocks():
     torso = make_torso("simba", (2, 3), (4, 4), "relu", layer_norm=True)
     obs = jax.random.normal(jax.random.key(0), (5, 2, 3))
@@ -228,35 +200,6 @@ def test_simba_is_its_residual_blocks():
         make_torso("simba", (3,), (4, 5), "relu")
 
 
-@pytest.mark.parametrize(
-    ("torso", "shape", "expected"),
-    [("auto", (4,), MLP), ("auto", (5, 5, 2), CNN), ("mlp", (5, 5, 2), MLP)],
-)
-def test_the_torso_follows_the_observation(torso, shape, expected):
-    assert type(make_torso(torso, shape, (8,), "tanh")) is expected
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 5, 3), (5, 2, 3), (5, 5)])
-def test_a_cnn_is_refused_for_what_is_no_image(shape):
-    with pytest.raises(ValueError, match=r"torso 'cnn' needs .* use mlp"):
-        make_torso("cnn", shape, (8,), "tanh")
-
-
-@pytest.mark.slow
-def test_a_fresh_policy_is_nearly_uniform_and_a_fresh_critic_is_not_zero():
-    obs = jax.random.normal(jax.random.key(0), (100, 4))
-    actor = CategoricalActor(MLP((64, 64), "tanh"), 3)
-    critic = Critic(MLP((64, 64), "tanh"))
-    logits = actor.apply(actor.init(jax.random.key(1), obs), obs)
-    keys = jax.random.split(jax.random.key(1), 50)
-    values = jax.vmap(lambda key: critic.apply(critic.init(key, obs), obs))(keys)
-    assert jnp.abs(logits).max() < 0.15
-    assert values.shape == (50, 100)
-    assert 0.25 < values.std(1).mean() < 0.45
-
-
-=======
->>>>>>> main
 def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
     actor = GaussianActor(MLP((8,), "tanh"), 2, log_std_init=-0.5)
     obs = jax.random.normal(jax.random.key(0), (6, 3))

@@ -46,12 +46,8 @@ PARTS = Dict({"a": Box(-1, 1, (4,)), "b": Discrete(3)})
     ("space", "obs", "words"),
     [
         (Box(-1, 1, (4,)), np.zeros(3), r"shape \(4,\), or axes .*, got \(3,\)"),
-<<<<<<< HEAD
-        (Box(-1, 1, (2, 2)), np.zeros(2), r"shape \(2, 2\), .*, got \(2,\)"),
-=======
         (Box(-1, 1, (4,)), 0.0, r"shape \(4,\), .*, got \(\)"),
         (Box(-1, 1, (4,)), np.zeros((4, 2)), r"got \(4, 2\)"),
->>>>>>> main
         (Box(-1, 1, (4,)), [[1.0, 2.0], [3.0]], "got list"),
         (Box(-1, 1, (4,)), {"a": np.zeros(4)}, "got dict"),
         (PARTS, {"a": np.zeros((5, 3)), "b": np.zeros(5, int)}, r"at 'a'.*\(5, 3\)"),
