@@ -19,6 +19,7 @@ from purerl.networks import (
     Critic,
     GaussianActor,
     init_params,
+    make_torso,
     orthogonal,
     small_product,
 )
