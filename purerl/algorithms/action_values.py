@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import xlogy
+from jax.scipy.special import ndtr, xlogy
 
 from purerl import networks
 from purerl.accelerator import columns
@@ -205,6 +205,17 @@ class Categorical(ActionValues):
         log_prob = jax.nn.log_softmax(outputs)
         return (xlogy(target, target) - target * log_prob).sum(-1)
 
+    def loss_of_numbers(self, outputs: Array, target: Array, std: float) -> Array:
+        """Return the loss of logits `[N, K]` whose means are to become `[N]` numbers.
+
+        Args:
+            std: See `gaussian`; 0 shares a number between its two neighbours.
+        """
+        if std:
+            return self.loss(outputs, gaussian(target, self.atoms, std))
+        points = target[:, None]
+        return self.loss(outputs, project(points, jnp.ones_like(points), self.atoms))
+
 
 def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     """Move a distribution onto atoms at equal distances (Bellemare et al. 2017, eq. 7).
@@ -229,6 +240,27 @@ def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     gap = jnp.abs(place[:, None, :] - jnp.arange(atoms.size)[None, :, None])
     share = jnp.clip(1.0 - gap, 0.0, 1.0)
     return (share * probabilities[:, None, :]).sum(-1)
+
+
+def gaussian(points: Array, atoms: Array, std: float) -> Array:
+    """Spread numbers over atoms by a Gaussian around each, cut at the ends.
+
+    HL-Gauss (Imani and White 2018; Farebrother et al. 2024, arXiv:2403.03950, section
+    3.1): an atom has the mass of the Gaussian between the middles on its two sides.
+
+    Args:
+        points: `[N]` numbers, which are clipped to the atoms' range.
+        atoms: `[K]` rising, at equal distances.
+        std: Standard deviation, in units of the distance; 0.75 in the paper.
+
+    Returns:
+        Probabilities of the atoms, `[N, K]`.
+    """
+    distance = (atoms[-1] - atoms[0]) / (atoms.size - 1)
+    place = jnp.clip((points - atoms[0]) / distance, 0.0, atoms.size - 1)
+    edges = jnp.arange(atoms.size + 1, dtype=jnp.float32) - 0.5
+    below = ndtr((edges[None] - place[:, None]) / std)
+    return jnp.diff(below, axis=-1) / (below[:, -1:] - below[:, :1])
 
 
 class Quantile(ActionValues):
@@ -323,46 +355,35 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
         shape: Shape of the features of one observation.
         num_actions: Number of actions.
     """
-    network = network_config.whole(config, "critic", shape)
-    if network is None:
-        network = _by_fields(config, shape, num_actions)
-    # With distributions, the mask is put on their means later, see `dqn.values_of`.
-    is_masked = observe.has_mask(shape) and config.values == "expected"
-    return networks.Masked(network) if is_masked else network
-
-
-def _by_fields(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """The config's torso, and a head: of means, or with noise or distributions."""
-    product = networks.small_product
-    options: dict[str, Any] = {"dot_general": product}
+    product, has_mask = networks.small_product, observe.has_mask(shape)
+    dense = partial(networks.Dense, dot_general=product)
     if config.noisy:
-        options["sigma"] = config.noisy_sigma
-    layer = networks.NoisyDense if config.noisy else networks.Dense
+        dense = partial(
+            networks.NoisyDense, sigma=config.noisy_sigma, dot_general=product
+        )
 
     def make_stream() -> nn.Module:
         sizes = (network_config.stream_size(config),)
         if not config.noisy:
             return network_config.dense_layers(config, sizes, dot_general=product)
-        dense = partial(layer, scale=config.torso_gain, **options)
-        return networks.NoisyMLP(sizes, config.activation, dense, config.layer_norm)
+        layer = partial(dense, scale=config.torso_gain)
+        return networks.NoisyMLP(sizes, config.activation, layer, config.layer_norm)
 
-    torso = network_config.torso_of(config, shape, "critic", dot_general=product)
-    has_mask = observe.has_mask(shape)
-    if config.values == "expected" and not config.noisy:
-        stream = make_stream if config.dueling else None
-        gain = config.critic_gain
-        return networks.DiscreteCritic(
-            torso, num_actions, stream, product, gain, has_mask
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        # Dueling has a hidden layer in each stream. Noise has one, as a linear head
+        # alone would only add it to the values; and levels, which that could only
+        # multiply.
+        has_stream = config.dueling or config.noisy or config.values == "implicit"
+        network = networks.DiscreteCritic(
+            network_config.torso_of(config, shape, "critic", dot_general=product),
+            num_actions,
+            make_stream if has_stream else None,
+            config.dueling,
+            has_mask,
+            num_outputs=num_outputs(config),
+            make_dense=partial(dense, scale=config.critic_gain),
         )
-    # Dueling has a hidden layer in each stream. Noise has one, as a linear head alone
-    # would only add it to the values; and levels, which that could only multiply.
-    has_stream = config.dueling or config.noisy or config.values == "implicit"
-    return networks.ReturnCritic(
-        torso,
-        num_actions,
-        1 if config.values == "implicit" else num_outputs(config),
-        partial(layer, scale=config.critic_gain, **options),
-        make_stream if has_stream else None,
-        config.dueling,
-        has_mask,
-    )
+    # With distributions, the mask is put on their means later, see `dqn.values_of`.
+    is_masked = has_mask and config.values == "expected"
+    return networks.Masked(network) if is_masked else network
