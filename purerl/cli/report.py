@@ -38,11 +38,11 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
+def write(folder: Path, path: Path | None = None) -> Path:
     """Write the page of whatever a folder holds; see `folder_page`."""
     from purerl.report.page import folder_page
 
-    return folder_page(folder, path, kind)
+    return folder_page(folder, path)
 
 
 @dataclasses.dataclass(kw_only=True)

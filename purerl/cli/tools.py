@@ -1,13 +1,12 @@
-"""The commands of the tools: sweep, pbt, halving, tune, compare, transfer.
+"""The commands of the tools: sweep, pbt, halving, tune, compare.
 
 The flags of such a command are the options of its tool, and the fields of the config.
 """
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -15,28 +14,17 @@ from rich.table import Table
 
 from purerl import serialise
 from purerl.cli import flags, report, settings
-from purerl.cli.flags import ConfigSource, Processes, Repeated, option
+from purerl.cli.flags import ConfigSource, Processes
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import CompareOptions, check_out, compare, planned
+from purerl.comparison.api import CompareOptions, compare, planned
 from purerl.comparison.result import Comparison
-from purerl.comparison.settings import (
-    read_changes,
-    read_environment,
-    read_loss,
-    settings_of,
-    split_parts,
-    take_environments,
-)
-from purerl.comparison.training import Compared
-from purerl.config import ConfigError, TrainConfig, part_kind
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import worker_limit
-from purerl.meta import store
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.search import Result
-from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
@@ -51,10 +39,10 @@ from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
 
-# A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
-_NAMED = re.compile(r"([^=(]+)=(.*)", re.DOTALL)
 WIDTH = 130  # The width of a comparison's table where the output is no terminal.
 STOPPED = 130
+# Kinds of folders that are not called as their tool is.
+KINDS = {"compare": folders.COMPARISON}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +81,7 @@ class Tool:
                 "--extend goes on with what a folder holds: give its --out."
             )
         if parsed.dry_run:
-            folders.check_out(parsed.out, name)
+            folders.check_out(parsed.out, KINDS.get(name, name))
             self.plan(self.options(**given))
             return 0
         given["out"] = parsed.out or new_folder(name, config)
@@ -312,219 +300,41 @@ TUNE = Tool(
 # --- compare ---
 
 
-def main_compare(argv: Sequence[str]) -> int:
-    """Run `purerl compare`; return the exit status."""
-    doc = (
-        "Train with several settings on held-out seeds, and compare them in one table."
-        "\n\n--setting and --env may be given several times: every setting trains in "
-        "every environment. Run the same command again after a kill: it trains what is "
-        "missing."
-    )
-    parsed, given = read_comparison(argv, base_config, CompareOptions, doc=doc)
-    if not given["settings"]:
-        raise ConfigError(
-            "say what to compare, such as --setting 'own:' --setting "
-            "'fast: learning_rate=1e-3'."
-        )
-    folder = (
-        None if parsed.dry_run else parsed.out or new_folder("compare", given["config"])
-    )
-    return run_comparison(parsed, given, folder)
+def _plan_comparison(asked: CompareOptions) -> None:
+    """Print the cost of every program."""
+    worker_limit(asked.memory_limit, make_workers())
+    seeds = len(check_seeds(asked.seeds))
+    parts = [
+        dry_run.whole_runs(part.bound, len(part.entries) * seeds)
+        for part in planned(asked)
+    ]
+    dry_run.show(parts, asked.lanes, asked.segment_updates)
 
 
-def read_comparison(
-    argv: Sequence[str],
-    base_of: Callable[[Sequence[str]], TrainConfig],
-    *options: type,
-    doc: str = "",
-) -> tuple[Any, dict[str, Any]]:
-    """Read the words of a command that compares.
-
-    Returns:
-        The values of the flags, and the options of the tool by name.
-    """
-    words, texts = take_environments(argv)
-    base, tool = base_of(words), options[-1]
-    parser = flags.parser_class(base, *options, flags.Dry, ConfigSource, doc=doc)
-    name = "compare" if len(options) == 1 else "transfer"
-    parsed = flags.parse(parser, words, name)
-    config = flags.read_config(parsed, base)
-    environments = [read_environment(config, text) for text in texts]
-    if environments:
-        config = config.replace(env=environments[0]["env"])
-    settings.enable_compile_cache()
-    given = flags.read_options(tool, parsed)
-    return parsed, {**given, "config": config, "environments": environments}
-
-
-def run_comparison(parsed: Any, given: Mapping[str, Any], folder: Path | None) -> int:
-    """Compare, print the table and write the page; or print what it would cost.
-
-    Args:
-        parsed: The values of the flags.
-        given: The options of `purerl.compare`, by name.
-        folder: The folder to write; None for a dry run.
-    """
-    if folder is None:
-        check_out(parsed.out)
-        worker_limit(given["memory_limit"], make_workers())
-        asked = CompareOptions(**given)
-        seeds = len(check_seeds(asked.seeds))
-        parts = [
-            dry_run.whole_runs(part.group.bound, part.agents(seeds))
-            for part in planned(asked)
-        ]
-        dry_run.show(parts, asked.lanes, asked.segment_updates)
-        return 0
-    show_comparison(compare(**{**given, "out": folder}), folder)
-    return 0
-
-
-def show_comparison(result: Comparison, folder: Path) -> None:
+def show_comparison(result: Comparison) -> None:
     """Print the table and where everything is; write the page into the folder."""
-    console = Console()
+    console, folder = Console(), result.out
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.write(folder, kind=folders.COMPARISON)
-    say(
-        console,
-        f"written to {folder}/, with report.html; in Python "
-        f"purerl.load_comparison({str(folder)!r})",
-    )
-
-
-# --- transfer ---
-
-
-@dataclasses.dataclass(kw_only=True)
-class Transfer:
-    """Train with several losses on held-out seeds, and compare them in one table.
-
-    --loss and --env may be given several times: every loss trains in every
-    environment. Run the same command again after a kill: it trains what is missing.
-    """
-
-    field: Annotated[
-        str,
-        option(
-            "Field of the losses, value_loss or policy_loss; if not given, the one "
-            "that --evolution has evolved, else value_loss."
-        ),
-    ] = ""
-    loss: Annotated[
-        Repeated,
-        option(
-            "Loss to compare, NAME=LOSS or LOSS: a file "
-            "(learned=value_loss.npz), or a loss by name (squared; huber(delta=2.0)). "
-            "Changes of the config may follow after semicolons: 'tuned=squared; "
-            "value_coef=0.1'."
-        ),
-    ] = ()
-    evolution: Annotated[
-        Path | None,
-        option(
-            "Folder of an evolution, whose config is taken, and whose loss is compared "
-            "as 'learned' and as 'generation 0', beside those of --loss."
-        ),
-    ] = None
-    baseline: Annotated[
-        str | None,
-        option("Loss that others are compared with; the first --loss if not given."),
-    ] = None
-    out: Annotated[
-        Path | None,
-        option(
-            "Folder to write; if not given, 'transfer' in the evolution's folder, else "
-            "runs/transfer-<env>-<time>."
-        ),
-    ] = None
-
-
-def main_transfer(argv: Sequence[str]) -> int:
-    """Run `purerl transfer`; return the exit status."""
-    parsed, given = read_comparison(argv, _base_of_evolution, Transfer, Compared)
-    field, settings = parsed.field or "value_loss", {}
-    if part_kind(field) != "loss":
-        raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
-    config = given["config"]
-    if parsed.evolution:
-        field = _evolved(parsed.evolution, parsed.field)
-        # What else was evolved beside the loss belongs to it.
-        settings = {"learned": parsed.evolution, "generation 0": {}}
-    own = _given_losses(field, parsed.loss, settings)
-    if not own and not settings:
-        raise ConfigError(
-            "say which losses to compare, such as --loss learned=value_loss.npz "
-            "--loss squared, or give --evolution FOLDER."
+    if folder is not None:
+        report.write(folder)
+        say(
+            console,
+            f"written to {folder}/, with report.html; in Python "
+            f"purerl.load_comparison({str(folder)!r})",
         )
-    given["settings"] = settings | (settings_of(config, field, own) if own else {})
-    if parsed.dry_run:
-        return run_comparison(parsed, given, None)
-    given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
-    inside = parsed.evolution and parsed.evolution / "transfer"
-    folder = parsed.out or inside or new_folder("transfer", config)
-    return run_comparison(parsed, given, folder)
 
 
-def _given_losses(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
-    """Losses by name from the texts of `--loss`, beside those of an evolution."""
-    losses: dict[str, Any] = {}
-    for text in texts:
-        name, value = _loss(field, text)
-        if name in losses or name in evolved:
-            named = _NAMED.fullmatch(split_parts(text)[0])
-            unnamed = text.partition("=")[2].strip() if named else text
-            raise ConfigError(
-                f"--loss {text}: the name {name!r} is taken; write {name}-2={unnamed}."
-            )
-        losses[name] = value
-    return losses
+COMPARE = Tool(
+    CompareOptions,
+    compare,
+    _plan_comparison,
+    show_comparison,
+    """Train with several settings on held-out seeds, and compare them in one table.
 
-
-def _base_of_evolution(argv: Sequence[str]) -> TrainConfig:
-    """The config whose values are the flags' defaults."""
-    folder = flags.option_before_parsing(argv, "evolution")
-    if folder is None:
-        return base_config(argv)
-    for other in ("preset", "config", "algorithm"):
-        if flags.option_before_parsing(argv, other):
-            raise ConfigError(
-                f"--evolution brings its own config; leave --{other} out."
-            )
-    return manifest.read_config(Path(folder), store.load(Path(folder)))
-
-
-def _loss(field: str, text: str) -> tuple[str, Any]:
-    """Name and loss, or changes of the config, from the text of a `--loss`."""
-    first, *others = split_parts(text)
-    named = _NAMED.fullmatch(first)
-    if named:
-        name, value = (part.strip() for part in named.groups())
-    else:
-        value = first
-        is_file = value.endswith((".npz", ".yaml", ".yml"))
-        name = Path(value).stem if is_file else value
-    loss = read_loss(field, value)
-    if not others:
-        return name, loss
-    return name, {field: loss, **read_changes("--loss", text, others)}
-
-
-def _evolved(folder: Path, field: str) -> str:
-    """Return the loss that an evolution has evolved."""
-    from purerl.meta.result import load_evolution
-
-    result = load_evolution(folder)
-    known = list(result.losses(result.learned))
-    if (field and field not in known) or not known:
-        raise ConfigError(
-            f"--evolution {folder} has evolved {', '.join(result.solution)}, not "
-            f"{field or 'a loss'}."
-        )
-    if not field and len(known) > 1:
-        raise ConfigError(
-            f"--evolution {folder} has evolved {' and '.join(known)}; say which with "
-            "--field."
-        )
-    return field or known[0]
+    --setting and --environment may be given several times: every setting trains in
+    every environment. Run the same command again after a kill: it trains what is
+    missing.
+    """,
+)

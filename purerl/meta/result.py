@@ -133,13 +133,7 @@ class EvolutionResult(Shown):
         Raises:
             ConfigError: no rule was evolved.
         """
-        rules = self._parts(self.learned, "rule")
-        if not rules:
-            raise ConfigError(
-                f"no rule was evolved ({', '.join(self.solution)} was); what was "
-                "learned is in result.solution and result.learned."
-            )
-        return rules["rule"]
+        return self._only("rule")
 
     @property
     def loss(self) -> Any:
@@ -148,13 +142,16 @@ class EvolutionResult(Shown):
         Raises:
             ConfigError: no loss was evolved, or two were (see `learned`).
         """
-        losses = self.losses(self.learned)
-        if len(losses) != 1:
+        return self._only("loss")
+
+    def _only(self, kind: str) -> Any:
+        parts = self._parts(self.learned, kind)
+        if len(parts) != 1:
             raise ConfigError(
-                f"{len(losses)} losses were evolved ({', '.join(self.solution)}); what "
-                "was learned is in result.solution and result.learned."
+                f"not one {kind} was evolved, but {', '.join(self.solution)}; what was "
+                "learned is in result.solution and result.learned."
             )
-        return next(iter(losses.values()))
+        return next(iter(parts.values()))
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
         """Return the losses of a config that were evolved, by the field's name."""
@@ -310,9 +307,8 @@ def load_evolution(
     if int(state.done) < numbers.get("generations", 0):
         raise ConfigError(
             f"{folder / 'checkpoints'} ends with generation {int(state.done):,}, and "
-            f"{folder / folders.SUMMARY} with {numbers['generations']:,}: a "
-            "checkpoint is missing. Put back a copy of it, or go on with the "
-            "evolution, which computes the rest again."
+            f"{folder / folders.SUMMARY} with {numbers['generations']:,}: put back a "
+            "checkpoint, or go on with the evolution, which computes the rest again."
         )
     return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 

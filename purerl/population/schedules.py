@@ -60,9 +60,8 @@ class ConfigSchedule(NamedTuple):
         ascends = is_whole and list(first) == sorted(set(first))
         if not ascends or first[:1] != (0,) or len(first) != len(self.values):
             raise ConfigError(
-                "a schedule begins at update 0, ascends by whole numbers, and has "
-                f"values for each piece, got pieces at {list(first)} and "
-                f"{len(self.values)} values."
+                "a schedule begins at update 0, ascends, and has values for each "
+                f"piece, got {list(first)} and {len(self.values)} values."
             )
         if any(set(values) != names for values in self.values) or not names:
             raise ConfigError(
@@ -142,9 +141,8 @@ class SchedulesSearch:
         for schedule in schedules:
             if not isinstance(schedule, ConfigSchedule):
                 raise ConfigError(
-                    "train_schedules takes schedules, such as that of purerl.pbt's "
-                    "result or purerl.ConfigSchedule(first_updates=(0, 50), "
-                    f"values=({{...}}, {{...}})), got {schedule!r}."
+                    "train_schedules takes schedules, such as purerl.ConfigSchedule("
+                    f"(0, 50), ({{...}}, {{...}})), got {schedule!r}."
                 )
             schedule.check()
         fields = {tuple(sorted(schedule.values[0])) for schedule in schedules}

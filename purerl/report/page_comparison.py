@@ -35,24 +35,18 @@ if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult
 
 
-def comparison_page(
-    result: "Comparison", path: str | Path, *, folder: str = "", command: str = ""
-) -> Path:
+def comparison_page(result: "Comparison", path: str | Path) -> Path:
     """Write the report of a comparison: scores, learning curves, the settings.
 
     Args:
         result: The result of `purerl.compare` or `purerl.load_comparison`.
         path: The file to write.
-        folder: The folder that holds the comparison, if any.
-        command: The command that wrote the comparison, if any.
 
     Raises:
         OSError: the page cannot be written.
     """
     configs = iter(result.about["environments"].items())
     _, first = next(configs, ("", {}))
-    load = "import purerl\n\n"
-    load += f"result = purerl.load_comparison({folder or 'FOLDER'!r})"
     facts = {
         "environments": ", ".join(result.environments),
         "baseline": result.baseline,
@@ -60,10 +54,6 @@ def comparison_page(
         "measures": ", ".join(
             f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
-        "options": ", ".join(
-            f"{name}={value}" for name, value in result.about.get("options", {}).items()
-        ),
-        "command": command,
     }
     others = [
         settings_html(values, closed=f"Configuration of {name}")
@@ -73,7 +63,7 @@ def comparison_page(
         "Scores": _scores_html(result),
         "Learning curves": _curves_html(result),
         "Settings": _settings(result),
-        "About": about(first, None, load=load, **facts) + "".join(others),
+        "About": about(first, result.out, **facts) + "".join(others),
     }
     title = f"Comparison: {', '.join(result.environments)}"
     return write_page(path, title, sections, _note(result))

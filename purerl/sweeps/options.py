@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.options import (
     BEGUN,
-    Repeated,
     Segmented,
     memory_limit_option,
     option,
     seeds_option,
 )
 from purerl.scale.devices import as_count
-from purerl.space.design import read_axes
+from purerl.space.design import axes_option
 
 
 def _as_lanes(name: str, value: Any) -> int | str | None:
@@ -39,20 +38,15 @@ class SweepOptions(Segmented):
     tool: ClassVar[str] = "sweep"
 
     config: TrainConfig
-    axes: Mapping[str, Any] | None = option(
-        None,
+    axes: Mapping[str, Any] | None = axes_option(
         "Field that the sweep varies, NAME=VALUES; may be repeated: "
-        "learning_rate=1e-4,3e-4; learning_rate=geomspace(1e-4,1e-2,8); "
-        "gamma=linspace(0.9,0.99,4); hidden_sizes=(64,64),(256,256); "
-        "algorithm=ppo,dqn; in a random design loguniform(1e-5,1e-2), "
+        "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
+        "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
         "uniform(0.9,1.0), choice(4,8).",
-        doc="Values by (dotted) name of the field, or in a random design a "
-        "distribution (`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). "
-        "`algorithm` is a field too: what the other algorithm has in common is "
-        "carried over.",
-        flag="axis",
-        kind=Repeated,
-        read=read_axes,
+        "Values by (dotted) name of the field, or in a random design a distribution "
+        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
+        "field too: what the other algorithm has in common is carried over.",
+        needed=False,
     )
     _: dataclasses.KW_ONLY
     seeds: int | Sequence[int] = seeds_option(4, "Agents per point.")

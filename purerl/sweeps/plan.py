@@ -34,16 +34,7 @@ from purerl.execution.programs import Members, Program, every, segment_length
 from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import tool
-from purerl.scale import hosts
-from purerl.scale.devices import (
-    MOST_ACCELERATOR_LANES,
-    Worker,
-    default_lanes,
-    make_workers,
-    num_cores,
-    required,
-    widest_of_use,
-)
+from purerl.scale import devices, hosts
 from purerl.space.design import Design, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
@@ -199,7 +190,7 @@ def plan(asked: SweepOptions) -> SweepPlan:
     Raises:
         ConfigError: see `purerl.sweep`.
     """
-    workers = make_workers()
+    workers = devices.make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
     compiler = Compiler(workers, limit, asked.chunk_blocks)
@@ -212,7 +203,7 @@ def plan(asked: SweepOptions) -> SweepPlan:
 
 
 def make_outline(
-    asked: SweepOptions, workers: Sequence[Worker], limit: float
+    asked: SweepOptions, workers: Sequence[devices.Worker], limit: float
 ) -> SweepPlan:
     """Return groups, members, lanes and segments; `"auto"` lanes are measured.
 
@@ -233,8 +224,7 @@ def make_outline(
         points = [design.points[number] for number in group.points]
         ids = [member_id(point, seed) for point in points for seed in seeds]
         members = every(group.overrides, len(group.points), seeds)
-        # The points of a grid and of a zip are different ones: see `expand`.
-        if design.kind == "random":
+        if design.kind != "grid":
             ids, members = _once_each(ids, members)
         length = segment_length(group.bound, asked.segment_updates)
         width = _lanes(asked, group, members, length, workers, limit)
@@ -248,22 +238,22 @@ def _lanes(
     group: Group,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     limit: float,
 ) -> int:
     """The width of a group's blocks; what is compiled may be narrower if not given."""
     if asked.lanes is None:
-        width = default_lanes(members.size, workers)
+        width = devices.default_lanes(members.size, workers)
         return fitting_lanes(group.bound, width, width, length, workers, limit)
     if asked.lanes == "auto":
         best = find(group.bound, members, length, workers, limit)
         # It was measured with every worker busy; few members would fill no block.
-        return min(best, widest_of_use(members.size, workers))
+        return min(best, devices.widest_of_use(members.size, workers))
     return int(asked.lanes)
 
 
 def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
-    """Members without repetitions: equal draws of a random design are one member."""
+    """Members without repetitions: equal points are one member."""
     first = {id: i for i, id in reversed(list(enumerate(ids)))}
     if len(first) == len(ids):
         return ids, members
@@ -300,7 +290,10 @@ class Compiler:
     """
 
     def __init__(
-        self, workers: Sequence[Worker], limit: float, chunk_blocks: int | None = None
+        self,
+        workers: Sequence[devices.Worker],
+        limit: float,
+        chunk_blocks: int | None = None,
     ) -> None:
         self.seconds = self.last_seconds = 0.0
         self._workers, self._chunk_blocks = workers, chunk_blocks
@@ -354,7 +347,7 @@ class Compiler:
                 return None
             return self._fitted(groups[index], groups[index].is_fixed)
 
-        with ThreadPoolExecutor(num_cores()) as pool:
+        with ThreadPoolExecutor(devices.num_cores()) as pool:
             built = list(pool.map(as_here(fitted), range(len(groups))))
         return [entry for entry in itertools.takewhile(bool, built) if entry]
 
@@ -450,7 +443,7 @@ def measure_lanes(
     bound: Bound,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     widths: Sequence[int],
     limit: float,
     least_seconds: float = 2.0,
@@ -512,9 +505,9 @@ def find_lanes(
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
     if widths is not None:
-        widths = [required("widths", width) for width in widths]
+        widths = [devices.required("widths", width) for width in widths]
     bound = bind(config)
-    workers = make_workers()
+    workers = devices.make_workers()
     limit = worker_limit(memory_limit, workers)
     length = segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
@@ -527,7 +520,7 @@ def find(
     bound: Bound,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     limit: float,
 ) -> int:
     """Return the width that trains a program fastest, measured."""
@@ -540,7 +533,7 @@ def best_of(rates: Sequence[LaneRate]) -> int:
     return max(rates, key=lambda rate: rate.steps_per_second).lanes
 
 
-def _widths(workers: Sequence[Worker]) -> list[int]:
+def _widths(workers: Sequence[devices.Worker]) -> list[int]:
     is_cpu = workers[0].device.platform == "cpu"
-    most = MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES
+    most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
     return [1 << power for power in range(most.bit_length())]

@@ -35,7 +35,7 @@ AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
         ),
         # 5 trials with 4 seeds, and twice 10 fresh seeds; a batch is 8 trials.
         (["tune", *AXIS, "--trials", "5", "--seeds", "4"], 32, "25.6k"),
-        (["transfer", "--loss", "squared", "--seeds", "16"], 16, "10.2k"),
+        (["compare", "--setting", "own:", "--seeds", "16"], 16, "10.2k"),
     ],
 )
 def test_a_dry_run_says_what_it_would_cost(
@@ -74,12 +74,13 @@ def test_a_dry_run_refuses_numbers_that_a_population_cannot_move(capsys):
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
     monkeypatch.chdir(tmp_path)
-    losses = ["--loss", "squared", "--loss", "a=squared", "--seeds", "4"]
-    envs = ["--env", "CartPole-v1", "--env", "probe/constant-reward"]
-    command = ["transfer", *losses, *envs, *TINY, "--lanes", "2", "--dry-run"]
+    settings = ["--setting", "slow: gamma=0.9", "--setting", "fast: gamma=0.8"]
+    envs = ["--environment", "CartPole-v1", "--environment", "probe/constant-reward"]
+    command = ["compare", *settings, "--seeds", "4", *envs, *TINY, "--lanes", "2"]
+    command.append("--dry-run")
     assert main(command) == 0
     out = capsys.readouterr().out
-    # Two environments, two losses, four seeds, 640 steps, ten in a second.
+    # Two environments, two settings, four seeds, 640 steps, ten in a second.
     assert out.count("8 agents, ") == 2
     assert "about 17:04 of training here, compilation apart" in out
 
@@ -92,7 +93,6 @@ OTHERS = {
     "tune": ["tune", *AXIS],
     "evolve": ["evolve", "--evolve", "learning_rate"],
     "compare": ["compare", "--setting", "a: gamma=0.9"],
-    "transfer": ["transfer", "--loss", "squared"],
 }
 
 
@@ -138,15 +138,9 @@ CUT = ["--truncation", "5", "--strategy", "persistent-es"]  # of 20 updates
             (command, ["--checkpoint-seconds", "-1"], "a number of seconds, 0 or more")
             for command in ("train", "pbt", "halving", "evolve")
         ),
-        *(
-            (command, flags, sentence)
-            for command in ("compare", "transfer")
-            for flags, sentence in (
-                (["--seed", "-1"], "seed must be a whole number from 0 to 2^32 - 1"),
-                (["--first-seed", "-1"], "different whole numbers from 0 to 2^32 - 1"),
-                (["--memory-limit", "xyz"], "memory_limit must be a positive number"),
-            )
-        ),
+        ("compare", ["--seed", "-1"], "seed must be a whole number from 0 to 2^32 - 1"),
+        ("compare", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1"),
+        ("compare", ["--memory-limit", "x"], "memory_limit must be a positive number"),
     ],
 )
 def test_a_dry_run_refuses_the_options_that_training_refuses(

@@ -29,10 +29,7 @@ def swept(tmp_path_factory):
 def _folder(path: Path, kind: str) -> Path:
     """A folder that says what it holds, and holds nothing else."""
     path.mkdir()
-    if kind == "comparison":
-        (path / "comparison.json").write_text("{}")
-    else:
-        write_json(path / "manifest.json", {"kind": kind, "format": 1})
+    write_json(path / "manifest.json", {"kind": kind, "format": 1})
     return path
 
 
@@ -117,7 +114,7 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
         ["train", "--out="],
         ["sweep", "--out", ""],
         ["tune", "--out", ""],
-        ["transfer", "--loss", "squared", "--out", ""],
+        ["compare", "--setting", "own:", "--out", ""],
         ["train", "--resume", ""],
         ["train", "--config", ""],
         ["plot", ""],

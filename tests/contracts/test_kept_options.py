@@ -44,8 +44,6 @@ ELSEWHERE = {
     "searches": "seeds",
     "storage": "may hold a password; without it the study is refused",
 }
-# A comparison is put together anew by every call, from files that are named by these.
-OF_FILES = {"config", "measures", "lanes", "segment_updates"}
 
 
 def names_in(value):
@@ -69,16 +67,15 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(root):
     """What the folder of every kind says of itself."""
-    files = dict.fromkeys(WRITE, "manifest.json")
-    files["comparison"] = folders.COMPARISON_FILE
-    return {kind: json.loads((root / kind / files[kind]).read_text()) for kind in files}
+    return {
+        kind: json.loads((root / kind / "manifest.json").read_text()) for kind in WRITE
+    }
 
 
 @pytest.mark.parametrize("kind", WRITE)
 def test_a_folder_has_every_option_that_changes_it(written, kind):
     options = set(inspect.signature(FUNCTIONS[kind]).parameters)
     known = {*names_in(written[kind]), *OF_THE_CALL, *ELSEWHERE}
-    known |= OF_FILES if kind == "comparison" else set()
     assert not options - known
 
 
@@ -142,6 +139,6 @@ def test_a_sweep_goes_on_with_its_states(tmp_path):
 
 @pytest.mark.parametrize("kind", ["sweep", "pbt", "halving", "tune", "comparison"])
 def test_the_options_that_a_folder_keeps_are_on_its_page(root, written, kind):
-    page = folder_page(root / kind, root / f"{kind}.html", kind).read_text()
+    page = folder_page(root / kind, root / f"{kind}.html").read_text()
     for name, value in written[kind]["options"].items():
         assert html.escape(f"{name}={value}") in page

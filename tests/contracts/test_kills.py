@@ -80,11 +80,6 @@ COMMANDS = {
         ],
         [],
     ),
-    "transfer": (
-        f"transfer {TINY} --total-timesteps 16000 --seeds 4 --loss squared "
-        "--loss huber(delta=2.0)".split(),
-        [],
-    ),
 }
 CHILD = """
     import sys, jax

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from purerl.cli import main
-from purerl.comparison.result import Comparison
 from purerl.report import page
 from purerl.storage.files import write_json
 
@@ -22,17 +21,6 @@ def rows_of(text, heading):
         [re.sub("<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
         for row in rows
     ]
-
-
-def comparison():
-    names, places = ["squared", "learned"], ["CartPole-v1"]
-    scores = np.array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
-    curves = {"CartPole-v1": np.ones((2, 3, 4), np.float32)}
-    steps = {"CartPole-v1": np.array([np.arange(1, 5) * 100] * 2)}
-    about = {"settings": dict.fromkeys(names), "environments": dict.fromkeys(places)}
-    return Comparison(
-        about, "squared", range(3), 0, {"final_return": scores}, curves, steps
-    )
 
 
 @pytest.mark.slow

@@ -41,7 +41,6 @@ def no_compilation(monkeypatch):
         ("pbt", *AXIS),
         *slow_but([("halving", *AXIS), ("tune", *AXIS, "--holdout-seeds", "0")]),
         ("evolve", "--evolve", "learning_rate"),
-        ("transfer", "--loss", "squared"),
         ("compare", "--setting", "own:"),
     ],
 )

@@ -144,7 +144,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     assert one_by_one.summary["compilations"] == 2
     assert one_by_one.summary["env_steps"] == together.summary["env_steps"]
     shown = capsys.readouterr().err
-    assert "8 members" in shown and "1 more group will be compiled after" in shown
+    assert "8 members" in shown and "1 groups are compiled after" in shown
     assert "4 of them finished before" in shown and "100%" in shown
 
 

@@ -236,7 +236,7 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
             tiny,
             {"learning_rate": RATES[1::-1]},
             {},
-            "points in another order.*-ex",
+            r"2 here \(0 new.*in this order",
         ),
         (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
     ):

@@ -35,7 +35,7 @@ def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path)
         member = told.members[row.number]
         assert member.params.items() >= row.params.items()
         assert member.params["state"] == "complete" and member.seed is None
-    assert {"study/trials.csv", "study/best.yaml", "sweep/config.yaml"} <= set(
+    assert {"study/trials.json", "study/best.yaml", "sweep/config.yaml"} <= set(
         told.files
     )
 
