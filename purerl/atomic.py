@@ -4,10 +4,11 @@ import contextlib
 import os
 import re
 import secrets
-import shutil
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 # As `write_atomic` names them, and probes of whether a folder can be written.
 _TEMPORARY = re.compile(
@@ -26,16 +27,24 @@ DAMAGE = (
 )
 
 
-def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Write so that a reader sees the old file or the new one, never half."""
+def write_atomic(
+    path: str | Path, content: str | bytes | Callable[[IO[bytes]], None]
+) -> None:
+    """Write so that a reader sees the old file or the new one, never half.
+
+    Args:
+        content: What is written, or a function that writes it into an open file.
+    """
     path = Path(path)
     # Not mkstemp's: its files are for their owner only, and the process's umask cannot
     # be asked for without setting it, which is no thread's business.
     name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
-        data = content.encode() if isinstance(content, str) else content
         with name.open("xb") as file:
-            file.write(data)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
@@ -54,19 +63,7 @@ def remove_leftovers(folder: Path, before: float) -> None:
         folder: The folder, which nobody else writes to.
         before: The time, as files have it, before which such a file was written.
     """
-    # Checkpoints of orbax are folders of their own.
-    half = folder.glob("checkpoints/*.orbax-checkpoint-tmp*")
-    temporary = (
-        path
-        for pattern in (".*", "*/.*")
-        for path in folder.glob(pattern)
-        if _TEMPORARY.fullmatch(path.name)
-    )
-    for path in (*half, *temporary):
+    for path in (*folder.glob(".*"), *folder.glob("*/.*")):
         with contextlib.suppress(OSError):  # The file is gone, or not ours to remove.
-            if path.stat().st_mtime > before:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
+            if _TEMPORARY.fullmatch(path.name) and path.stat().st_mtime <= before:
                 path.unlink()

@@ -34,7 +34,7 @@ import pytest
 
 PACKAGES = "learning acting algorithms replay losses scale search storage"
 TESTS = "core algorithms storage scale population contracts rules runner sweeps meta"
-IMPORTED = "jax flax.linen optax chex distrax scipy.stats xarray orbax.checkpoint tyro"
+IMPORTED = "jax flax.linen optax chex distrax scipy.stats xarray tyro"
 # Calls whose arguments are not swapped: that does nothing, or is no program.
 UNSWAPPED = {"isinstance", "getattr", "hasattr", "jnp.minimum", "jnp.maximum", "zip"}
 UNSWAPPED |= {"map", "partial", "jax.tree.map", "jax.eval_shape", "jnp.logical_and"}

@@ -19,7 +19,7 @@ from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
 OPTIONAL = (
-    *("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint"),
+    *("gymnax", "brax", "distrax", "evosax"),
     *SUITES,
 )
 

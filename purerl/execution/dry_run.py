@@ -17,7 +17,6 @@ from purerl.execution.memory import least_bytes
 from purerl.execution.programs import Members, Program, segment_length
 from purerl.scale.devices import (
     Worker,
-    as_count,
     default_lanes,
     make_workers,
     run_blocks,
@@ -113,8 +112,6 @@ def show(
     # Imported here, so that only those who ask for a dry run wait for rich.
     from rich.console import Console
 
-    lanes = as_count("lanes", lanes)
-    segment_updates = as_count("segment_updates", segment_updates)
     console = Console(highlight=False, soft_wrap=True)
     seconds = 0.0
     for part in parts:

@@ -75,24 +75,34 @@ class HostedProgram:
         self.init = _compiled(self._algorithm.init, key)
         state = jax.eval_shape(self._algorithm.init, key)
         obs, update = state.envs.obs, state.update
-        self.restart = _compiled(_restart(hosted), state, obs)
-        begin = _begin(hosted)
+        self.restart = _compiled(
+            lambda s, x: hosted(s.update).restart(s, x), state, obs
+        )
+
+        def begin(state: Any) -> Any:
+            return hosted(state.update).begin(state)
+
+        def finish(update: Array, work: PyTree, reports: PyTree) -> Any:
+            return hosted(update).finish(work, reports)
+
+        act, learn = _act(hosted), _learn(hosted)
         self.begin = _compiled(begin, state, donate=None if self.keeps_states else 0)
         work, memory, noise = jax.eval_shape(begin, state)
         number, done = np.int32(0), jax.ShapeDtypeStruct((config.num_envs,), bool)
         acting = (update, work, noise, (number, number), obs, memory, done)
-        self.act = _compiled(_act(hosted), *acting)
-        raw, outputs, _, memory = jax.eval_shape(_act(hosted), *acting)
+        self.act = _compiled(act, *acting)
+        raw, outputs, _, memory = jax.eval_shape(act, *acting)
         played = self._played_shapes(state.envs, (obs, raw, outputs, memory))
         learning = (update, work, number, *played)
-        self.learn = _compiled(_learn(hosted), *learning, donate=1)
-        _, report = jax.eval_shape(_learn(hosted), *learning)
+        self.learn = _compiled(learn, *learning, donate=1)
+        _, report = jax.eval_shape(learn, *learning)
         reports = _stacked_shapes(report, self.num_rounds)
-        self.finish = _compiled(_finish(hosted), update, work, reports, donate=1)
+        self.finish = _compiled(finish, update, work, reports, donate=1)
         self._seeds = _compiled(_seeds, state)
         lanes = config.eval_episodes
-        seen = _stacked_shapes(jax.tree.map(_one, obs), lanes)
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
         blank = jax.eval_shape(partial(self._recurrence.init, (lanes,)))
+        seen = _stacked_shapes(one, lanes)
         self.policy = _compiled(self._recurrence.act, state, seen, blank)
 
     def _played_shapes(self, envs: Any, chosen: tuple) -> tuple:
@@ -130,18 +140,6 @@ class HostedProgram:
         )
         steps = int(state.update) * plan.steps_per_update
         return {"env_steps": np.asarray(steps, np.uint32), **played}
-
-
-def _begin(hosted: Any) -> Callable:
-    return lambda state: hosted(state.update).begin(state)
-
-
-def _restart(hosted: Any) -> Callable:
-    return lambda state, obs: hosted(state.update).restart(state, obs)
-
-
-def _finish(hosted: Any) -> Callable:
-    return lambda update, work, reports: hosted(update).finish(work, reports)
 
 
 def _act(hosted: Any) -> Callable:
@@ -215,11 +213,6 @@ def _stacked_shapes(tree: PyTree, count: int) -> PyTree:
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree
     )
-
-
-def _one(x: Any) -> Any:
-    """The shape of one of a batch."""
-    return jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
 
 
 class HostedCohort:
@@ -346,7 +339,10 @@ class HostedCohort:
         work, memory, noise = program.begin(state)
         reports = []
         for number in map(np.int32, range(program.num_rounds)):
-            act = partial(_act_at, program, (update, work, noise), number)
+
+            def act(step: Any, *seen: Any, round_=number, work_=work) -> Any:
+                return program.act(update, work_, noise, (round_, step), *seen)
+
             carry, memory, steps = play_steps(
                 envs, act, carry, memory, program.num_steps
             )
@@ -363,13 +359,6 @@ class HostedCohort:
         if envs is None:
             envs = self._evaluation = env.start(program.bound.config.eval_episodes)
         return program.evaluate(self._states[member], envs)
-
-
-def _act_at(
-    program: HostedProgram, parts: tuple, number: Any, step: Any, *seen: Any
-) -> Any:
-    """Choose the actions of a step of a round; see `HostedProgram.act`."""
-    return program.act(*parts, (number, step), *seen)
 
 
 def play_steps(
@@ -419,14 +408,13 @@ def play_steps(
         begun = np.where(is_finite, np.float32(0), np.float32(np.nan))
         kept: Any = np.where(done, begun, returns)
         counted: Any = np.where(done, np.int32(0), lengths)
-        obs = step.obs if is_finite.all() else jax.tree.map(_as_finite, step.obs)
+        obs = step.obs
+        if not is_finite.all():
+            obs = jax.tree.map(
+                lambda x: np.where(np.isfinite(x), x, np.zeros_like(x)), obs
+            )
         carry = EnvCarry((), obs, kept, counted, carry.bad + (terminated & truncated))
     return carry, forget(memory, jnp.asarray(done)), _stack(jax.device_get(rows))
-
-
-def _as_finite(x: np.ndarray) -> np.ndarray:
-    """An array with 0 in the place of numbers that are not finite."""
-    return np.where(np.isfinite(x), x, np.zeros_like(x))
 
 
 def _stack(rows: list) -> Any:

@@ -1,7 +1,9 @@
 """Memory: what programs need, as shapes or the compiler say, and what there is."""
 
+import contextlib
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -92,16 +94,12 @@ def parse_bytes(text: str | float | None) -> float | None:
     """
     if text is None:
         return None
-    units = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "kib": 2**10, "m": 1e6, "mb": 1e6}
-    units |= {"mib": 2**20, "g": 1e9, "gb": 1e9, "gib": 2**30}
-    units |= {"t": 1e12, "tb": 1e12, "tib": 2**40}
-    word = str(text).strip()
-    number = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = word[len(number) :].strip().lower()
-    try:
-        size = float(number) * units[unit]
-    except (ValueError, KeyError):
-        size = -1.0
+    found = re.fullmatch(r"(.*?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
+    size = -1.0
+    if found:
+        unit = (1024.0 if found[3] else 1000.0) ** " kmgt".index(found[2] or " ")
+        with contextlib.suppress(ValueError):
+            size = float(found[1]) * unit
     if not size > 0:
         raise ConfigError(
             f"memory_limit must be a positive number of bytes, got {text!r}; for "
@@ -180,10 +178,9 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise ConfigError(
         f"memory: one agent needs at least {format_bytes(need)}, and "
-        f"{format_bytes(free)} is free; its "
-        f"largest array ({name}) has {largest.size // lanes:,} numbers. Use a smaller "
-        "network (hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
-        "environments (num_envs)."
+        f"{format_bytes(free)} is free; its largest array ({name}) has "
+        f"{largest.size // lanes:,} numbers. Use a smaller network (hidden_sizes), a "
+        "smaller replay buffer (buffer_size) or fewer environments (num_envs)."
     )
 
 
@@ -222,12 +219,11 @@ def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None
     Raises:
         ConfigError: with the number, the bytes, and the hours that they would take.
     """
-    if agents <= MANY:
-        return
-    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
-    bytes_each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
-    steps = bound.plan.num_updates * bound.plan.steps_per_update
-    _refuse(agents, steps, bytes_each, all_free_memory(workers), "is free")
+    if agents > MANY:
+        shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
+        each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
+        steps = bound.plan.num_updates * bound.plan.steps_per_update
+        _refuse(agents, steps, each, all_free_memory(workers))
 
 
 def require_listing(agents: int, steps_each: int) -> None:
@@ -241,21 +237,18 @@ def require_listing(agents: int, steps_each: int) -> None:
         ConfigError: see `require_number`.
     """
     free = min(available_memory(), float(MOST_LISTED * HOST_BYTES))
-    _refuse(agents, steps_each, HOST_BYTES, free, "may hold the list of a sweep's")
+    _refuse(agents, steps_each, HOST_BYTES, free)
 
 
-def _refuse(
-    agents: int, steps_each: int, bytes_each: int, free: float, what: str
-) -> None:
-    if agents * bytes_each <= free:
-        return
-    hours = agents * steps_each / FAST / 3600
-    raise ConfigError(
-        f"memory: {agents:,} agents need at least {format_bytes(agents * bytes_each)} "
-        f"({format_bytes(bytes_each)} each), and {format_bytes(free)} {what}. At "
-        f"{FAST:,.0f} environment steps per second they would take {hours:,.0f} hours. "
-        "Use fewer agents (seeds, points)."
-    )
+def _refuse(agents: int, steps_each: int, bytes_each: int, free: float) -> None:
+    need = agents * bytes_each
+    if need > free:
+        hours = agents * steps_each / FAST / 3600
+        raise ConfigError(
+            f"memory: {agents:,} agents need at least {format_bytes(need)}, and may "
+            f"take {format_bytes(free)}. At {FAST:,.0f} environment steps per second "
+            f"they would take {hours:,.0f} hours. Use fewer agents (seeds, points)."
+        )
 
 
 def traced_memory(bound: Bound, length: int) -> MemoryModel:
@@ -345,15 +338,14 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> i
         ConfigError: not even one lane fits, or a width that was asked for does not.
     """
     width = lanes
-    while model.block(width) > limit and width > 1:
+    while model.block(width) > limit and width > 1 and not is_fixed:
         width //= 2
-    if model.block(width) > limit or (is_fixed and width != lanes):
-        need = model.block(lanes if is_fixed else 1)
+    if model.block(width) > limit:
         raise ConfigError(
-            f"memory: a block of {with_noun(lanes if is_fixed else 1, 'lane')} needs "
-            f"{format_bytes(need)}, and a worker has {format_bytes(limit)}; use "
-            "fewer lanes, a smaller replay buffer or network, or a higher "
-            "memory_limit."
+            f"memory: a block of {with_noun(width, 'lane')} needs "
+            f"{format_bytes(model.block(width))}, and a worker has "
+            f"{format_bytes(limit)}; use fewer lanes, a smaller replay buffer or "
+            "network, or a higher memory_limit."
         )
     return width
 

@@ -251,7 +251,9 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult
     update, flat = checkpoint.restore(folder / "checkpoints")
     bound = bind(config, on_host=True, trains=False)
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
-    state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
+    state = checkpoint.unflatten(
+        flat, shapes, checkpoint.path_of(folder / "checkpoints", update)
+    )
     seeds = tuple(stored["seeds"])
     diverged_at = read_diverged_at(stored, seeds, update)
     finished = update == bound.plan.num_updates

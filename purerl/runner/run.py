@@ -476,7 +476,7 @@ def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, P
     if out is not None:
         saved = checkpoint.steps(out / "checkpoints")
         names = [folders.CONFIG, folders.MANIFEST]
-        names += [f"checkpoints/{step}" for step in saved[-1:]]
+        names += [f"checkpoints/{step}.npz" for step in saved[-1:]]
         files = {f"run/{name}": out / name for name in names if (out / name).exists()}
     if result.finished:
         path = (out or drawn) / manifest.CURVE

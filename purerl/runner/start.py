@@ -258,7 +258,7 @@ def _everything(
     state = checkpoint.unflatten(
         flat,
         shapes,
-        folder / "checkpoints" / str(update),
+        checkpoint.path_of(folder / "checkpoints", update),
         may_grow=stored["config"].get("buffer_size")
         == getattr(mine, "buffer_size", None),
         goes_on=True,

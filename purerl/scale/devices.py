@@ -253,7 +253,7 @@ def compile_for(
 def begin_to_compile(
     jitted: Any, workers: Sequence[Worker], args_for: Callable[[Any], tuple]
 ) -> Callable[[], dict[Any, Any]]:
-    """Do what `compile_for` does, and return as soon as the program is traced.
+    """Begin what `compile_for` does, and return as soon as the program is traced.
 
     The compiler does not hold Python's lock, so that another program can be traced
     beside it.
@@ -352,10 +352,6 @@ def pmap(
         axes = _axes_of(in_axes, args)
         size = _leading_size(leaves, axes)
         width = lanes or default_lanes(size, workers)
-        vmapped = jax.vmap(function, in_axes=jax.tree.unflatten(structure, axes))
-        jitted = compiled.setdefault(
-            ("jit", str(axes), structure, width), jax.jit(vmapped)
-        )
 
         def block(start: int) -> tuple[Any, ...]:
             index = np.minimum(np.arange(start, start + width), size - 1)
@@ -365,12 +361,22 @@ def pmap(
             ]
             return jax.tree.unflatten(structure, picked)
 
-        programs = _compile_all(jitted, block(0), workers, compiled, width)
+        first = block(0)
+        shapes = jax.tree.map(lambda x: (jnp.shape(x), str(jnp.result_type(x))), first)
+        used = tuple(worker.device for worker in workers)
+        name = (str(axes), structure, str(shapes), used)
+        if name not in compiled:
+            vmapped = jax.vmap(function, in_axes=jax.tree.unflatten(structure, axes))
+            compiled[name] = compile_for(
+                jax.jit(vmapped), workers, lambda device: jax.device_put(first, device)
+            )
         results = run_blocks(
             workers,
             range(0, size, width),
             lambda worker, start: to_host(
-                programs[worker.device](*jax.device_put(block(start), worker.device))
+                compiled[name][worker.device](
+                    *jax.device_put(block(start), worker.device)
+                )
             ),
         )
         return jax.tree.map(
@@ -380,35 +386,19 @@ def pmap(
     return mapped
 
 
-def _compile_all(
-    jitted: Any, example: tuple, workers: Sequence[Worker], cache: dict, width: int
-) -> dict[Any, Any]:
-    shapes = jax.tree.map(lambda x: (jnp.shape(x), str(jnp.result_type(x))), example)
-    name = (str(shapes), width, tuple(worker.device for worker in workers))
-    if name not in cache:
-        cache[name] = compile_for(
-            jitted, workers, lambda device: jax.device_put(example, device)
-        )
-    return cache[name]
-
-
 def _axes_of(in_axes: Any, args: tuple) -> list[int | None]:
     """An axis, 0 or None, for every leaf of the arguments."""
-
-    def is_none(x: Any) -> bool:
-        return x is None
-
     each = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
     try:
-        whole = jax.tree.broadcast(each, args, is_leaf=is_none)
+        whole = jax.tree.broadcast(each, args, is_leaf=lambda x: x is None)
+        axes = jax.tree.leaves(whole, is_leaf=lambda x: x is None)
     except ValueError:
+        axes = [in_axes]
+    if any(axis not in (0, None) for axis in axes):
         raise ConfigError(
             "in_axes must be 0 or None, or have these for each argument or its parts, "
-            f"got {in_axes!r} for {jax.tree.structure(args)}."
-        ) from None
-    axes = jax.tree.leaves(whole, is_leaf=is_none)
-    if any(axis not in (0, None) for axis in axes):
-        raise ConfigError(f"in_axes must be 0 or None, got {in_axes!r}.")
+            f"got {in_axes!r}."
+        )
     return axes
 
 

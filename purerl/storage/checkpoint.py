@@ -1,12 +1,13 @@
-"""Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
+"""Checkpoints: the states of all members, the last few kept, nothing pickled.
+
+checkpoints/     <number of finished updates>.npz: arrays by path, and their checksum
+"""
 
 import contextlib
 import hashlib
-import logging
+import json
 import shutil
-import sys
 import time
-import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
 from purerl.scale.host import DEFAULT_IMPL, HostKey, is_host_key
+from purerl.storage.files import DAMAGE, save_arrays
 from purerl.storage.folders import refuse_other_keys
 from purerl.types import PyTree
 
@@ -53,11 +55,11 @@ class Pace:
 
 
 _DIGEST = "__sha256__"
+# Types of numbers that NumPy does not have, such as bfloat16, by the name of the array.
+_TYPES = "__types__"
 # Between the path of random keys and their implementation, where that is no default:
 # `.key@rbg`.
 _IMPL = "@"
-# The error of asyncio in a thread whose loop has ended.
-_LATE = "Event loop is closed"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
 # Fields of a state whose leaves have a slot for every item of a replay buffer.
@@ -66,14 +68,6 @@ _REPLAY = (".buffer", ".priorities.p")
 
 class NotSavedError(ConfigError):
     """A checkpoint could not be written; those that there were are whole."""
-
-
-def _orbax() -> Any:
-    # Imported here so that only callers that save pay for importing orbax.
-    import orbax.checkpoint as ocp
-
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    return ocp
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
@@ -123,10 +117,6 @@ def unflatten(
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
     keys = {name for name, leaf in wanted.items() if _is_key(leaf)}
     flat, impls = _without_impls(flat, keys)
-    num = next((len(x) for x in flat.values()), 0)  # members
-    for name, leaf in wanted.items():
-        if 0 in leaf.shape:
-            flat.setdefault(name, np.zeros((num, *leaf.shape), leaf.dtype))
     if wanted.keys() != flat.keys():
         odd = sorted(wanted.keys() ^ flat.keys())[:3]
         raise ConfigError(
@@ -196,53 +186,43 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         keep: The number of last checkpoints that stay.
 
     Raises:
-        NotSavedError: the disk has no room for it, or orbax fails otherwise; what was
-            written of it is removed, as far as that can be done.
+        NotSavedError: it cannot be written, such as where the disk has no room for it.
     """
-    # orbax saves no arrays without elements; `unflatten` makes them again.
-    flat = {name: x for name, x in flatten(tree).items() if x.size}
-    flat[_DIGEST] = np.frombuffer(digest(flat, step), np.uint8)
+    flat = flatten(tree)
+    types = {name: x.dtype.name for name, x in flat.items() if x.dtype.kind == "V"}
+    plain = {n: x.view(f"u{x.itemsize}") if n in types else x for n, x in flat.items()}
+    plain[_DIGEST] = np.frombuffer(digest(flat, step), np.uint8)
+    plain[_TYPES] = np.frombuffer(json.dumps(types).encode(), np.uint8)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Looked at first: orbax's threads print a traceback each where a disk is full.
+        # Looked at first, so that a disk is not filled in vain.
         need = sum(array.nbytes for array in flat.values()) + _MARGIN
         free = shutil.disk_usage(folder).free
         if need > free:
             room = f"the disk has {format_bytes(free)} free"
             raise OSError(f"it needs {format_bytes(need)}, and {room}")
-        _write(folder, step, flat, keep)
-    except Exception as error:
-        with contextlib.suppress(OSError):  # Where no file opens, no folder is read.
-            for half in folder.glob(f"{step}.*tmp*"):
-                shutil.rmtree(half, ignore_errors=True)
-        kept = "the others stay as they are"
-        with contextlib.suppress(OSError):
-            known = steps(folder)
-            last = f"the last whole one is {known[-1]}" if known else ""
-            kept = last or "there is no other one"
-        remedy = "Report it with the run's config"
-        if isinstance(error, OSError) or "space" in str(error):
-            remedy = "Make room on the disk"
+        save_arrays(path_of(folder, step), plain)
+        for old in steps(folder)[:-keep]:
+            path_of(folder, old).unlink(missing_ok=True)
+    except OSError as error:
+        known = steps(folder)
+        kept = (
+            f"the last whole one is {known[-1]}" if known else "there is no other one"
+        )
         raise NotSavedError(
-            f"the checkpoint {folder / str(step)} could not be written "
-            f"({_first_line(error)}); {kept}. {remedy}."
+            f"the checkpoint {path_of(folder, step)} could not be written "
+            f"({_first_line(error)}); {kept}. Make room on the disk."
         ) from error
 
 
-def _write(folder: Path, step: int, flat: dict[str, np.ndarray], keep: int) -> None:
-    ocp = _orbax()
-    options = ocp.CheckpointManagerOptions(
-        max_to_keep=keep, enable_async_checkpointing=False
-    )
-    with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
-        manager.save(step, args=ocp.args.StandardSave(flat), force=True)
+def path_of(folder: Path, step: int) -> Path:
+    """Return the file of a checkpoint."""
+    return folder / f"{step}.npz"
 
 
 def steps(folder: Path) -> list[int]:
     """Return the numbers of finished updates that have checkpoints, ascending."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    return sorted(int(x.stem) for x in folder.glob("*.npz") if x.stem.isdecimal())
 
 
 def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.ndarray]]:
@@ -264,73 +244,30 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
                 f"it has {', '.join(map(str, known)) or 'none'}. "
                 "Give the folder of a run that saved one."
             )
+        path = path_of(folder, wanted)
         try:
-            return wanted, _restore_one(folder, wanted)
-        except _DamagedError as error:
+            return wanted, _read(path)
+        except DAMAGE as error:
             if step is None and steps(folder)[-1:] != [wanted]:
                 continue
-            others = [str(other) for other in known if other != wanted]
-            remedy = (
-                f"Delete that folder to go on from update {others[-1]}."
-                if others
-                else "There is no other one: start again with another --out."
-            )
-            where = folder / str(wanted)
+            others = [other for other in known if other != wanted]
+            remedy = "There is no other one: start again with another --out."
+            if others:
+                remedy = f"Delete it to go on from update {others[-1]}."
             raise ConfigError(
-                f"the checkpoint {where} is damaged ({error}). {remedy}"
+                f"the checkpoint {path} is damaged ({_first_line(error)}). {remedy}"
             ) from error
 
 
-class _DamagedError(Exception):
-    """A checkpoint cannot be read; the first line of why."""
-
-
-def _restore_one(folder: Path, step: int) -> dict[str, np.ndarray]:
-    try:
-        flat = _read(folder, step)
-    except Exception as error:
-        raise _DamagedError(_first_line(error)) from error
-    stored = flat.pop(_DIGEST, None)
-    if stored is None or stored.tobytes() != digest(flat, step):
-        raise _DamagedError("its checksum differs")
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint; one of `DAMAGE` where it is damaged."""
+    with np.load(path, allow_pickle=False) as file:
+        flat = {name: file[name] for name in file.files}
+    stored, types = flat.pop(_DIGEST), json.loads(flat.pop(_TYPES).tobytes())
+    flat |= {name: flat[name].view(np.dtype(kind)) for name, kind in types.items()}
+    if stored.tobytes() != digest(flat, int(path.stem)):
+        raise ValueError("its checksum differs")
     return flat
-
-
-@contextlib.contextmanager
-def _without_late_errors() -> Iterator[None]:
-    """Say nothing of reads that end after another one has failed.
-
-    At the first failure orbax closes its event loop, and every other read then prints a
-    traceback that the loop is closed, from a thread and at any time from then on. So
-    what keeps them silent stays after a failure.
-    """
-    before = sys.unraisablehook
-    late = r"coroutine '.*' was never awaited"
-    warnings.filterwarnings("ignore", late, RuntimeWarning)
-
-    def told(found: Any) -> None:
-        error = found.exc_value
-        is_late = isinstance(error, RuntimeError) and str(error) == _LATE
-        if found.object is not None or not is_late:
-            before(found)
-
-    sys.unraisablehook = told
-    yield
-    sys.unraisablehook = before
-
-
-def _read(folder: Path, step: int) -> dict[str, np.ndarray]:
-    ocp = _orbax()
-    handler = ocp.StandardCheckpointHandler()
-    with (
-        _without_late_errors(),
-        ocp.CheckpointManager(folder.absolute(), item_handlers=handler) as manager,
-    ):
-        meta = manager.item_metadata(step)
-        # Without a target orbax would ask for the devices that saved the arrays.
-        target = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in meta.items()}
-        flat = manager.restore(step, args=ocp.args.StandardRestore(target))
-    return {name: np.asarray(value) for name, value in flat.items()}
 
 
 def _first_line(why: Any) -> str:

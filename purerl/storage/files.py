@@ -6,7 +6,6 @@ operating system ends a lock with the process, so that a kill leaves none behind
 """
 
 import hashlib
-import io
 import json
 import os
 import platform
@@ -34,9 +33,8 @@ LOCK = ".lock"
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays; a reader sees all of them or nothing."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
-    write_atomic(path, buffer.getvalue())
+    # numpy's stub lacks allow_pickle.
+    write_atomic(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def load_arrays(path: Path) -> HostMetrics:

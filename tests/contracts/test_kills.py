@@ -194,14 +194,12 @@ def contents(out: Path):
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
         is_temporary = any(part.startswith(".") for part in path.parts)
-        in_checkpoint = re.match(r"(.*/)?checkpoints/", name) is not None
         if not path.is_file() or is_temporary or path.suffix in PICTURES:
             continue
-        if in_checkpoint and path.suffix != ".npz":
-            continue  # A run's are read as a whole.
         found[name] = read(path)
     runs = out / "checkpoints"
-    if runs.exists() and not list(runs.glob("*.npz")):
+    if runs.exists() and not (out / "snapshots").exists():  # Not of an evolution.
+        found = {n: x for n, x in found.items() if not n.startswith("checkpoints/")}
         last = checkpoint.steps(runs)[-1]
         found["checkpoint"] = checkpoint.restore(runs, last)
     return {name: content for name, content in found.items() if content is not None}

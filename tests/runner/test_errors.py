@@ -32,12 +32,12 @@ def files_of(folder):
 
 
 def truncate_checkpoint(folder):
-    for path in files_of(folder / "checkpoints" / "20"):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    path = folder / "checkpoints" / "20.npz"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flip_bits(folder):
-    data = max(files_of(folder / "checkpoints" / "20"), key=lambda p: p.stat().st_size)
+    data = folder / "checkpoints" / "20.npz"
     raw = bytearray(data.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     data.write_bytes(raw)
@@ -50,8 +50,8 @@ def break_manifest(folder):
 @pytest.mark.parametrize(
     ("damage", "fragments"),
     [
-        (truncate_checkpoint, ["20 is damaged", "go on from update 18"]),
-        (flip_bits, ["20 is damaged", "go on from update 18"]),
+        (truncate_checkpoint, ["20.npz is damaged", "go on from update 18"]),
+        (flip_bits, ["20.npz is damaged", "go on from update 18"]),
         (lambda f: shutil.rmtree(f / "checkpoints"), ["no checkpoint", "it has none"]),
         (lambda f: (f / "manifest.json").unlink(), ["no run in", "manifest.json"]),
         (break_manifest, ["manifest.json is damaged"]),

@@ -150,7 +150,7 @@ def test_the_same_call_begins_goes_on_and_returns_what_has_finished(
 def test_only_the_last_checkpoints_stay(tiny, tmp_path):
     run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", keep_checkpoints=2)
     kept = {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()}
-    assert kept == {"18", "20"}
+    assert kept == {"18.npz", "20.npz"}
 
 
 def test_a_repeated_call_gives_the_same_bits(tiny, whole):

@@ -1,12 +1,8 @@
 """Checkpoints hold arrays of any shape to the last bit, also those without elements."""
 
 import hashlib
-import shutil
-import sys
-import time
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +21,7 @@ TREE = {
         "geom": np.zeros((2, 0, 2), int),
     },
     "half": np.zeros((2, 0), jnp.bfloat16),
+    "small": np.arange(6, dtype=jnp.bfloat16).reshape(2, 3),
 }
 
 
@@ -51,35 +48,13 @@ def test_numbers_of_another_type_are_named_by_their_type():
 def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
     for step in (1, 2):
         checkpoint.save(tmp_path, step, TREE, keep=2)
-    for path in (tmp_path / "2").rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"")
-    with pytest.raises(purerl.ConfigError, match=r"2 is damaged.*from update 1\."):
+    path = tmp_path / "2.npz"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*from update 1\."):
         checkpoint.restore(tmp_path, 2)
-    shutil.rmtree(tmp_path / "1")
-    with pytest.raises(purerl.ConfigError, match=r"2 is damaged.*no other one"):
+    (tmp_path / "1.npz").unlink()
+    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*no other one"):
         checkpoint.restore(tmp_path, 2)
-
-
-def test_a_truncated_checkpoint_is_refused_in_its_sentence_alone(tmp_path, monkeypatch):
-    """The reads that end after the first has failed print nothing of their own."""
-    draw, told = np.random.default_rng(0), []
-    tree = {f"array{n}": draw.random(20_000, np.float32) for n in range(20)}
-    checkpoint.save(tmp_path, 1, tree, keep=1)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    largest = max(files, key=lambda path: path.stat().st_size)
-    largest.write_bytes(largest.read_bytes()[:50_000])
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
-    with pytest.raises(purerl.ConfigError, match="1 is damaged"):
-        checkpoint.restore(tmp_path)
-    time.sleep(0.2)  # They end at any time, and not always after it.
-    late = SimpleNamespace(exc_value=RuntimeError("Event loop is closed"), object=None)
-    sys.unraisablehook(late)  # type: ignore[arg-type]
-    assert not told
-    # What else goes wrong in such places is told as before.
-    other = SimpleNamespace(exc_value=ValueError("other"), object=None)
-    sys.unraisablehook(other)  # type: ignore[arg-type]
-    assert told == [other]
 
 
 def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(
@@ -88,14 +63,14 @@ def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(
     checkpoint.save(tmp_path, 1, TREE, keep=1)
     read = checkpoint._read
 
-    def read_late(folder, step):
-        if step == 1:
-            checkpoint.save(folder, 2, TREE, keep=1)
-        return read(folder, step)
+    def read_late(path):
+        if path.stem == "1":
+            checkpoint.save(tmp_path, 2, TREE, keep=1)
+        return read(path)
 
     monkeypatch.setattr(checkpoint, "_read", read_late)
     step, flat = checkpoint.restore(tmp_path)
-    assert step == 2 and set(flat) == {"['weights']"}
+    assert step == 2 and "['weights']" in flat
 
 
 def test_the_checksum_of_a_checkpoint_is_that_of_its_bytes_and_copies_none_of_them():

@@ -129,8 +129,6 @@ def snapshot(out: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.slow(optimised=False)  # as the whole folders were
-# Reads that orbax never begins, after one that has failed.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("whole", WRITE, indirect=True)
 def test_a_damaged_folder_is_read_rightly_or_named(whole, part, tmp_path, capsys):

@@ -26,7 +26,7 @@ REMAINS = {
     "run": "metrics/rows.jsonl",
     "sweep": "chunks/one.npz",
     "pbt": "records/00000.npz",
-    "tune": "checkpoints/3/_METADATA",
+    "tune": "checkpoints/3.npz",
     "evolve": "snapshots/000001.npz",
 }
 
