@@ -30,8 +30,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
 from purerl.sweeps.loop import plan_lines, plan_table, sweep
-from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import plan
+from purerl.sweeps.plan import SweepOptions, plan
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
 from purerl.tuning.api import best_table, end_line, holdout_table, tune, warnings

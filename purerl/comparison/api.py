@@ -72,7 +72,13 @@ from purerl.space.points import (
 )
 from purerl.storage import folders
 from purerl.storage.files import locked
-from purerl.sweeps.groups import canonical, check_pieces, check_setting, group_points
+from purerl.sweeps.groups import (
+    canonical,
+    check_pieces,
+    check_setting,
+    group_of_pieces,
+    group_points,
+)
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
 
@@ -255,18 +261,8 @@ def enter(setting: Setting, task: Task) -> Entry:
     try:
         start, pieces = setting.within(task)
         points = [piece.values for piece in pieces]
-        group, *others = group_points(start, points)
-        if others:
-            raise ConfigError(
-                "a schedule can change numbers only, and keeps every loss's "
-                "structure: static fields fix shapes or the program."
-            )
+        group = group_of_pieces(start, points, pieces[-1].first)
         check_pieces(group.bound, points)
-        if pieces[-1].first >= group.bound.plan.num_updates:
-            raise ConfigError(
-                f"the schedule's piece at update {pieces[-1].first} is after the end "
-                f"of the run, which has {group.bound.plan.num_updates}."
-            )
         trained = group.bound.at(resolve_point(start, points[0])[1])
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None

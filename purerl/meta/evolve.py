@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
+from purerl import serialise
 from purerl.execution import format as text
 from purerl.execution.memory import require_listing, worker_limit
 from purerl.meta import result as results
@@ -27,7 +27,6 @@ from purerl.meta.setup import (
     EvolveOptions,
     check_whole_runs,
     make_setup,
-    specification,
 )
 from purerl.meta.store import State
 from purerl.meta.training import Stopped, Training, start_key, strategy_keys
@@ -35,7 +34,6 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
-from purerl.runner.rows import RowFile, read_rows
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group, Notify
 from purerl.scale import hosts
@@ -75,7 +73,6 @@ class EvolutionLoop:
         is_first = hosts.index() == 0
         self.folder = self.asked.folder if is_first else None
         self.group = Group(trackers if is_first else ())
-        self.rows = RowFile(self.folder / "metrics") if self.folder else None
 
     def run(self) -> results.EvolutionResult:
         """Train all generations that are missing, and return the result."""
@@ -101,33 +98,22 @@ class EvolutionLoop:
     def _begin_trackers(self, state: State, notify: Notify) -> None:
         """Open trackers, and tell them of the generations that are done.
 
-        Lines of the folder that a killed call had written past its last checkpoint are
-        dropped: they are computed again.
-
         Raises:
             ConfigError: a tracker cannot begin.
         """
-        setup, done, known = self.setup, int(state.done), 0
-        self.group.begin(
-            results.tracked(setup.config, setup.settings, self.folder), notify
-        )
+        setup = self.setup
+        run = results.tracked(setup.config, setup.settings, self.folder)
+        self.group.begin(run, notify)
         for sentence in self.group.where():
             notify(sentence)
-        if self.rows is not None:
-            self.rows.rewind(done)
-            kept = read_rows(self.rows.path.parent, (store.KIND,))[store.KIND]
-            known = max((row["update"] for row in kept), default=0)
-        for row in results.rows_of(setup, state):
-            self._tell(row, is_new=row["update"] > known)
+        self._tell(state)
 
-    def _tell(self, row: dict[str, Any], is_new: bool = True) -> None:
-        """Write the row of a generation to the folder, and tell trackers."""
-        seed = self.asked.seed
-        if self.rows is not None and is_new:
-            self.rows.log(store.KIND, seed, row)
-            self.rows.flush()
-        self.group.log(store.KIND, seed, row)
-        self.group.flush()
+    def _tell(self, state: State, first: int = 0) -> None:
+        """Tell trackers the rows of the generations from `first` on."""
+        setup, kind = self.setup, self.asked.fitness
+        for row in results.rows_of(state, kind, setup.steps, setup.names, first):
+            self.group.log(store.KIND, self.asked.seed, row)
+            self.group.flush()
 
     def _evolve(
         self, state: State, generations: int, reporter: Reporter
@@ -199,19 +185,27 @@ class EvolutionLoop:
         """Rows of the history; takes over what a folder was started with."""
         if self.folder is None:
             return self.asked.generations
-        run = {
+        setup, asked = self.setup, self.asked
+        automatic = [bound.automatic for bound in setup.bounds]
+        spec = {
+            "kind": store.KIND,
+            "format": store.FORMAT,
+            "config": serialise.to_dict(setup.config),
+            "auto": dict(zip(setup.names, automatic, strict=True)),
+            "settings": setup.settings,
+            "steps": setup.steps,
+            "generations": asked.generations,
             "lanes": self.training.lanes,
-            "lanes_asked": self.asked.lanes,
-            "segment_updates": self.asked.segment_updates,
+            "lanes_asked": asked.lanes,
+            "segment_updates": asked.segment_updates,
             "snapshot_every": self.snapshot_every,
+            "evosax": metadata.version("evosax"),
         }
-        spec = specification(self.setup, run)
-        stored = store.open_folder(self.folder, spec, self.asked.snapshot_every)
+        stored = store.open_folder(self.folder, spec, asked.snapshot_every)
         note = folders.differences_of_versions(stored)
-        before, here = stored["evosax"], metadata.version("evosax")
+        before, here = stored["evosax"], spec["evosax"]
         if note is None and before != here:
-            note = f"resumed with other versions, so bits may differ: evosax {before} "
-            note += f"-> {here}"
+            note = f"resumed with evosax {here}, not {before}, so bits may differ"
         if note and self.progress:
             text.say(note)
         self.training.lanes = stored["lanes"]
@@ -255,8 +249,7 @@ class EvolutionLoop:
         )
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
-        for row in results.rows_of(self.setup, state, number):
-            self._tell(row)
+        self._tell(state, number)
         return state
 
     def _save(self, state: State, force: bool) -> None:

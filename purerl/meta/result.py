@@ -1,6 +1,6 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.execution.format import say, with_noun
 from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import State
 from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
@@ -23,7 +22,6 @@ from purerl.report.shown import Shown, View, stated
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
-from purerl.runner.rows import by_member, check_complete, read_rows
 from purerl.runner.trackers import Member, TrackedRun
 from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
@@ -400,7 +398,7 @@ def tracked(
 
 
 def rows_of(
-    setup: EvolutionSetup, state: State, first: int = 0
+    state: State, kind: str, steps: int, environments: Sequence[str], first: int = 0
 ) -> list[dict[str, Any]]:
     """Return a row for every generation that is done, after the first `first` of them.
 
@@ -408,11 +406,13 @@ def rows_of(
     members and rollouts. `sigma` is left out where the strategy has none.
 
     Args:
-        setup: The evolution.
         state: The state after the last generation that is done.
+        kind: The kind of fitness.
+        steps: Environment steps of a generation.
+        environments: Names of the environments.
         first: The number of generations that are left out.
     """
-    history = history_of(state, setup.asked.fitness)
+    history = history_of(state, kind)
     names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
     if np.isfinite(history["sigma"]).any():
         names.append("sigma")
@@ -420,11 +420,11 @@ def rows_of(
         {
             "update": number + 1,
             "generation": number + 1,
-            "env_steps": (number + 1) * setup.steps,
+            "env_steps": (number + 1) * steps,
             **{name: history[name][number].item() for name in names},
             **{
                 f"return/{name}": float(history["returns"][number, column])
-                for column, name in enumerate(setup.names)
+                for column, name in enumerate(environments)
             },
         }
         for number in range(first, int(state.done))
@@ -464,14 +464,14 @@ def told_of_evolution(folder: Path) -> Told:
     Raises:
         ConfigError: nothing has been saved.
     """
-    result, metrics = load_evolution(folder), folder / "metrics"
-    seed, rows = int(result.settings["seed"]), read_rows(metrics, (store.KIND,))
-    (lines,) = by_member(rows[store.KIND], (seed,), result.done)
-    check_complete(metrics, [lines], result.done)
+    result, stored = load_evolution(folder), store.load(folder)
+    seed, kind = int(result.settings["seed"]), str(result.settings["fitness"])
+    lines = rows_of(result._state, kind, stored["steps"], list(stored["auto"]))
 
     def tell(group: Group) -> None:
         for row in lines:
             group.log(store.KIND, seed, row)
+            group.flush()
 
     run = tracked(result.config, result.settings, folder)
     files = partial(tracked_files, result, say)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +15,6 @@ from purerl.config import (
 )
 from purerl.execution.programs import check_divides
 from purerl.meta import fitness as fitness_of
-from purerl.meta import store
 from purerl.meta import strategy as strategies
 from purerl.meta.genome import Genome, Names
 from purerl.runner.arguments import as_seed
@@ -317,23 +315,3 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
         if part_kind(name) in ("loss", "rule")
     }
     return bind(bound.asked.replace(**changes))
-
-
-def specification(setup: EvolutionSetup, run: dict[str, Any]) -> dict[str, Any]:
-    """Return what the manifest says of an evolution.
-
-    Args:
-        setup: The evolution.
-        run: Settings of how it is run: lanes and updates per segment.
-    """
-    automatic = [bound.automatic for bound in setup.bounds]
-    return {
-        "kind": store.KIND,
-        "format": store.FORMAT,
-        "config": serialise.to_dict(setup.config),
-        "auto": dict(zip(setup.names, automatic, strict=True)),
-        "settings": setup.settings,
-        "generations": setup.asked.generations,
-        **run,
-        "evosax": metadata.version("evosax"),
-    }

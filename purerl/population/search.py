@@ -290,8 +290,7 @@ class PopulationSearch(abc.ABC):
         """Return a row for trackers per member: metrics, score, hyperparameters."""
         rows = []
         for row, number in enumerate(step.before.alive.tolist()):
-            last = {name: x[row, -1].item() for name, x in step.outcome.train.items()}
-            last.pop("env_steps", None)
+            last = step.outcome.last_row(row)
             hyper = {name: float(x[number]) for name, x in step.before.hyper.items()}
             for name, value in self.space.values(hyper).items():
                 if isinstance(value, int | float):

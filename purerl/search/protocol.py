@@ -76,6 +76,12 @@ class Outcome(NamedTuple):
         """The members with a number that was not finite, `[N]` bool."""
         return self.diverged_at >= 0
 
+    def last_row(self, member: int) -> dict[str, Any]:
+        """Return the last training metrics of a member, but its environment steps."""
+        last = {name: rows[member, -1].item() for name, rows in self.train.items()}
+        last.pop("env_steps", None)
+        return last
+
     @property
     def evaluation_steps(self) -> int:
         """Environment steps of fresh and of planned evaluations."""

@@ -35,7 +35,7 @@ from purerl.storage.files import locked
 from purerl.sweeps import plan as plans
 from purerl.sweeps import store
 from purerl.sweeps.groups import Group, written
-from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.result import (
     SweepResult,
     Telling,
@@ -299,7 +299,7 @@ class SweepLoop:
             "train_seconds": round(seconds, 2),
             "env_steps": steps,
             "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": before + plan.device_bytes() + plan.result_bytes(),
+            "memory_planned": before + plan.device_bytes(),
             "memory_used": peak_memory(self.workers),
             "memory_before": before,
             "lanes": sorted({group.lanes for group in plan.groups}),
@@ -402,8 +402,7 @@ def plan_lines(plan: plans.SweepPlan, compile_seconds: float | None = None) -> s
         text.with_noun(len(plan.groups), "program"),
         f"{text.format_count(plan.steps)} environment steps",
         text.with_noun(plan.num_workers, "worker"),
-        f"memory for training {memory} of {limit}, for results "
-        f"{text.format_bytes(plan.result_bytes())}",
+        f"memory for training {memory} of {limit}",
         f"about {text.format_duration(plan.seconds())} of training",
     ]
     if compile_seconds is not None:

@@ -12,10 +12,10 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -33,16 +33,93 @@ from purerl.execution.memory import (
 from purerl.execution.programs import Members, Program, every, segment_length
 from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.options import tool
+from purerl.runner.options import (
+    BEGUN,
+    Segmented,
+    memory_limit_option,
+    option,
+    seeds_option,
+    tool,
+)
 from purerl.scale import devices, hosts
-from purerl.space.design import Design, expand, size_of
+from purerl.space.design import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
-from purerl.sweeps.options import SweepOptions
 from purerl.train import Bound, bind
 
-# Bytes of a number in the results on the host.
-RESULT_BYTES = 4
+
+def _as_lanes(name: str, value: Any) -> int | str | None:
+    """A width of blocks: a number, also as text, `"auto"`, or None."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
+    return devices.as_count(name, value)
+
+
+def read_lanes(text: str | None) -> int | str | None:
+    """Read the width of blocks from a flag: a number, `auto`, or None."""
+    is_number = text is not None and text.lstrip("-").isdigit()
+    return int(text) if text is not None and is_number else text
+
+
+@dataclass(frozen=True)
+class SweepOptions(Segmented):
+    """The options of `purerl.sweep`, and of `purerl.plan`."""
+
+    tool: ClassVar[str] = "sweep"
+
+    config: TrainConfig
+    axes: Mapping[str, Any] | None = axes_option(
+        "Field that the sweep varies, NAME=VALUES; may be repeated: "
+        "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
+        "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
+        "uniform(0.9,1.0), choice(4,8).",
+        "Values by (dotted) name of the field, or in a random design a distribution "
+        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
+        "field too: what the other algorithm has in common is carried over.",
+        needed=False,
+    )
+    _: KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(4, "Agents per point.")
+    design: str = option(
+        "grid",
+        "Points of the axes: every combination (grid), value by value (zip), or draws.",
+        kind=Literal["grid", "zip", "random"],
+    )
+    num_points: int | None = option(
+        None,
+        "Number of points of a random design; equal draws are trained once.",
+        flag="points",
+    )
+    design_seed: int = option(0, "Seed of a random design's draws.")
+    extend: bool = option(
+        False,
+        "Train the points and seeds that the sweep in the folder has not.",
+    )
+    lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
+        None,
+        "Agents per block, part of what fixes the bits: a number, or auto to measure "
+        "the best; by the number of members if not given.",
+        kind=str | None,
+        read=read_lanes,
+        check=_as_lanes,
+    )
+    chunk_blocks: int | None = option(
+        None,
+        "Number of blocks that a worker holds, and a file keeps; what fits the memory "
+        "if not given. It changes no bit.",
+        check=devices.as_count,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    keep_states: bool = option(
+        False,
+        "Keep the trained agents too. A sweep that was started with it goes on with "
+        "it.",
+        keep=BEGUN,
+    )
+
+
 NOT_KNOWN = MemoryModel(0.0, 0.0, 0.0)
 # Chunks per worker: few files, yet little to do again after a kill.
 CHUNKS_PER_WORKER = 8
@@ -157,25 +234,9 @@ class SweepPlan:
         workers = self.num_workers
         return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
 
-    def result_bytes(self) -> float:
-        """Return the bytes of the results, as far as they are kept in memory."""
-        if self.options.out is not None:
-            return 0.0
-        rows = sum(g.num_members * _row_bytes(g) for g in self.groups)
-        states = sum(g.num_members * g.memory.state for g in self.groups)
-        return float(rows + states if self.options.keep_states else rows)
-
     def seconds(self) -> float:
         """Return the estimated training time in seconds."""
         return sum((group.seconds() for group in self.groups), 0.0)
-
-
-def _row_bytes(group: GroupPlan) -> int:
-    """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
-    plan, config = group.group.bound.plan, group.group.bound.config
-    rows = -(-plan.num_updates // group.length)
-    evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
-    return RESULT_BYTES * (rows * 12 + evaluations)
 
 
 @tool(SweepOptions)

@@ -22,8 +22,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
-from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import SweepPlan
+from purerl.sweeps.plan import SweepOptions, SweepPlan
 
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 1

@@ -525,13 +525,17 @@ def check_study(folder: Path, known: Callable[[], Sequence[Row]]) -> None:
     done: list[Row] = []
     with contextlib.suppress(ConfigError):  # There is none, or it is written anew.
         done = [r for r in read_trials(folder) if r.state not in _UNFINISHED]
+    told = len(done)
+    with contextlib.suppress(ConfigError):
+        told = max(told, folders.read_summary(folder).get("trials", 0))
     try:
-        found = {row.number: row for row in known()} if done else {}
+        found = {row.number: row for row in known()} if told else {}
     except Exception as error:  # Anything: its text may be another by a byte.
         raise study_is_damaged(folder, f"{type(error).__name__}: {error}") from None
     odd = [row.number for row in done if found.get(row.number) != row]
-    if odd:
-        raise study_is_damaged(folder, f"trial {odd[0]} is missing or another one")
+    if odd or len(found) < told:
+        trial = odd[0] if odd else len(found)
+        raise study_is_damaged(folder, f"trial {trial} is missing or another one")
 
 
 def study_is_damaged(folder: Path, why: str) -> ConfigError:

@@ -13,7 +13,6 @@ from purerl.comparison import api
 from purerl.config import ConfigError
 from purerl.execution import cache
 from purerl.report import page_comparison
-from purerl.scale import hosts
 from purerl.storage import folders
 from tests.comparison.small import (
     CONFIG,
@@ -152,8 +151,8 @@ def test_a_damaged_setting_is_left_out_and_trained_again(result, folder, capsys)
 
 def test_a_folder_goes_on_with_its_own_options(result, folder):
     for changes, words in (
-        ({"seeds": 3}, "seeds are"),
-        ({"measures": ["final_return"]}, "measures are"),
+        ({"seeds": 3}, "seeds is"),
+        ({"measures": ["final_return"]}, "measures is"),
         ({"lanes": 2}, "lanes is 4 there and 2 here"),
     ):
         with pytest.raises(ConfigError, match=f"another comparison: {words}"):
@@ -187,12 +186,6 @@ def test_the_headline_says_above_only_of_what_is_above(gaps, words):
     scores = np.stack([own, *(own + gap for gap in gaps)])[None]
     found = make(scores, "own", "A", ("own", "slow", "fast"))
     assert words in page_comparison._note(found)
-
-
-def test_several_processes_are_refused_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(hosts, "count", lambda: 2)
-    with pytest.raises(ConfigError, match="a comparison runs in one process"):
-        purerl.compare(CONFIG, SETTINGS, **SMALL)
 
 
 def test_blocks_are_narrowed_until_they_fit(monkeypatch):

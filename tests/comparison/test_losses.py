@@ -254,7 +254,6 @@ def test_the_table_says_it(result):
             {"named": {"a": {"env": "Acrobot-v1"}}},
             "a: it changes env, but all",
         ),
-        ({"environments": ["CartPole-v1"] * 2}, "environments names 'CartPole-v1' tw"),
         ({"environments": [3]}, "environments takes names"),
         ({"environments": [purerl.DQNConfig()]}, "by name, and PPOConfigs, got DQN"),
         ({"baseline": "squared"}, "baseline must be one of the settings .soft, hard."),
@@ -267,11 +266,6 @@ def test_mistakes_are_one_sentence_before_anything_is_trained(
     monkeypatch.setattr(api, "stream", lambda *_: pytest.fail("it trained"))
     with pytest.raises(ConfigError, match=words):
         compare(**changes)
-
-
-def test_a_field_that_is_no_loss_is_refused():
-    with pytest.raises(ConfigError, match="field: PPOConfig's losses"):
-        purerl.compare_losses(tiny_config(), "valueloss", HUBER)
 
 
 def test_scores_of_several_environments_are_brought_to_one_scale():

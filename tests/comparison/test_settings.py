@@ -8,10 +8,10 @@ import purerl
 from purerl import presets, serialise
 from purerl.comparison import api
 from purerl.comparison.api import CompareOptions, enter, make_parts, planned
-from purerl.comparison.settings import read_environments, read_settings
+from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
-from purerl.storage.files import write_json
+from purerl.space.points import read_environments
 from tests.comparison.small import (
     CONFIG,
     DQN,
@@ -176,12 +176,6 @@ def test_a_schedule_must_begin_with_a_segment():
     falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
     with pytest.raises(ConfigError, match="segment_updates must divide 8"):
         purerl.compare(CONFIG, {"a": falling}, **SMALL, segment_updates=3)
-
-
-def test_the_folder_of_something_else_is_refused(tmp_path):
-    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
-    with pytest.raises(ConfigError, match="holds a sweep, not a comparison"):
-        purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
 
 
 @pytest.mark.parametrize("name", slow_but(presets.names(), *QUICK))

@@ -8,7 +8,7 @@ import purerl
 from purerl.comparison.api import CompareOptions, planned
 from purerl.config import ConfigError
 from purerl.sweeps import plan
-from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import SweepOptions
 from purerl.tracing import read_by
 from purerl.tuning.space import Space
 from tests.helpers import tiny_config

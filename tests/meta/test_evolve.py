@@ -11,7 +11,6 @@ from purerl.execution.programs import crossed
 from purerl.meta import training as runs
 from purerl.report.page import evolution_page
 from purerl.storage import folders
-from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -135,17 +134,6 @@ def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch
     assert_same_bits(outcome(rest), outcome(whole))
 
 
-def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch):
-    def fail(fitness, reasons):
-        raise purerl.ConfigError("every member of generation 1 failed.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("purerl.meta.evolve.check_progress", fail)
-        with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
-            evolve(out=tmp_path, strategy="open-es(sigma=9.0, learning_rate=0.2)")
-    assert evolve(out=tmp_path, generations=1).done == 1
-
-
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
         found = folders.read_summary(folder)
@@ -265,11 +253,3 @@ def test_what_a_result_refuses():
         _ = result.loss
     with pytest.raises(purerl.ConfigError, match="none was given"):
         result.snapshots()
-
-
-def test_another_folder_holds_no_evolution(tmp_path):
-    with pytest.raises(purerl.ConfigError, match="no run in"):
-        purerl.load_evolution(tmp_path)
-    write_json(tmp_path / "manifest.json", {"kind": "run"})
-    with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
-        purerl.load_evolution(tmp_path)

@@ -5,9 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from purerl.cli import main
 from purerl.report import page
-from purerl.storage.files import write_json
 
 from .conftest import GENERATIONS
 
@@ -36,10 +34,3 @@ def test_the_page_says_what_was_evolved(whole, tmp_path):
     assert [row[0] for row in generations] == [str(i + 1) for i in range(GENERATIONS)]
     best = [float(row[1]) for row in generations]
     np.testing.assert_allclose(best, whole.history["best"], rtol=2e-2)
-
-
-def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
-    write_json(tmp_path / "manifest.json", {"kind": "schedules"})
-    assert main(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "holds agents trained with schedules, for which there is no page" in told

@@ -14,7 +14,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.sweeps import store
 from purerl.sweeps.groups import written
-from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.store import compare, describe
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -245,18 +245,6 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
     # Less than there is cannot be an extension.
     with pytest.raises(purerl.ConfigError, match="Give another folder"):
         run_sweep(tiny, axes, seeds=1, out=out, extend=True)
-
-
-def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
-    run = tmp_path / "run"
-    config = tiny.replace(learning_rate=RATES[0])
-    purerl.run(config, out=run, lanes=LANES, progress=False, segment_updates=SEGMENT)
-    with pytest.raises(purerl.ConfigError, match="holds a run, not a sweep"):
-        run_sweep(tiny, out=run)
-    with pytest.raises(purerl.ConfigError, match="holds a run, not a sweep"):
-        purerl.load_sweep(run)
-    with pytest.raises(purerl.ConfigError, match="there is no"):
-        purerl.load_sweep(tmp_path / "nothing")
 
 
 def test_a_folder_in_which_nothing_could_begin_is_begun_otherwise(tiny, tmp_path):

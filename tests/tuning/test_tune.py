@@ -20,7 +20,6 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.cli.tools import show_study
-from purerl.storage.files import write_json
 from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
@@ -416,12 +415,6 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
         text.split()
     )
     assert "best of" not in text and (out / "report.html").exists()
-
-
-def test_a_folder_of_something_else_is_refused(chain, tmp_path):
-    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
-    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a tuning study"):
-        tune(chain, out=tmp_path)
 
 
 def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
