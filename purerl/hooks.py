@@ -31,10 +31,6 @@ _FAULTS = (
     *(TypeError, ValueError, AttributeError, LookupError),
     jax.errors.JAXTypeError,
 )
-_NO_BATCH = (
-    " This algorithm shows no transitions, so that batch is None: let its step return "
-    f"them among its metrics, as {BATCH!r}, where config.metrics has functions."
-)
 
 
 def name_of(metric: Any) -> str:
@@ -111,18 +107,17 @@ def _measure(
         raise ConfigError(
             f"metrics: {name} must be a function (state, batch, metrics) from traced "
             "arrays to a number, or to numbers by name; it failed with "
-            f"{type(error).__name__}: {error}.{'' if batch is not None else _NO_BATCH}"
+            f"{type(error).__name__}: {error}. batch is None where the metrics of the "
+            f"algorithm have no entry {BATCH!r}."
         ) from error
-    several = isinstance(value, Mapping)
-    named = {f"{name}.{k}": x for k, x in value.items()} if several else {name: value}
+    named = {name: value}
+    if isinstance(value, Mapping):
+        named = {f"{name}.{k}": x for k, x in value.items()}
     for at, number in named.items():
         is_array = isinstance(number, bool | int | float | np.ndarray | jax.Array)
         if not is_array or jnp.shape(number) != ():
             shape = f"shape {jnp.shape(number)}" if is_array else type(number).__name__
-            raise ConfigError(
-                f"metrics: {at} must be one number, got {shape}; reduce it, such as by "
-                ".mean(), or gather it at evaluations with make_train(observe=...)."
-            )
+            raise ConfigError(f"metrics: {at} must be one number, got {shape}.")
     return {at: jnp.asarray(x, jnp.float32) for at, x in named.items()}
 
 
@@ -139,13 +134,8 @@ def check_observe(
     Raises:
         ConfigError: saying what it returned, or that it would never be called.
     """
-    if not callable(observe):
-        raise ConfigError(f"observe must be a function, got {observe!r}.")
     if num_evaluations == 0:
-        raise ConfigError(
-            "observe is called at every evaluation, and num_evaluations is 0; set "
-            "it to the number of times that you want to observe."
-        )
+        raise ConfigError("observe needs evaluations, and num_evaluations is 0.")
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     try:
         jax.eval_shape(observe, state)

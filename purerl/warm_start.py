@@ -110,7 +110,10 @@ def _without_unused(networks: Mapping[str, Any]) -> Networks:
     unused = {
         name.rpartition(".")[0]
         for name, value in networks.items()
-        if _is_count(name) and _is_known(value) and not np.any(np.asarray(value))
+        if _is_count(name)
+        # Of a shape, and of what is traced, it is not known.
+        and not isinstance(value, Tracer | jax.ShapeDtypeStruct)
+        and not np.any(np.asarray(value))
     }
     return {n: x for n, x in networks.items() if n.rpartition(".")[0] not in unused}
 
@@ -118,11 +121,6 @@ def _without_unused(networks: Mapping[str, Any]) -> Networks:
 def _is_count(name: str) -> bool:
     """Return whether an array is the number of samples that statistics are of."""
     return name.startswith(STATISTICS) and name.endswith(".count")
-
-
-def _is_known(value: Any) -> bool:
-    """Return whether an array has numbers: it is no shape and not traced."""
-    return not isinstance(value, Tracer | jax.ShapeDtypeStruct)
 
 
 def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
@@ -166,22 +164,23 @@ def check_networks(
         if place is None:
             few = ", ".join(list(places)[:8])
             misfit = f"has no place in this agent, whose networks are {few}, ..."
-        elif np.shape(value) != place.shape or _dtype(value) != place.dtype:
+        elif _kind(value) != _kind(place):
             misfit = (
-                f"is {_dtype(value)} {np.shape(value)}, and this agent needs "
-                f"{place.dtype} {place.shape}; train with the sizes and spaces that it "
-                "was trained with, or take one agent of several with jax.vmap over "
-                "start."
+                f"is {_kind(value)}, and this agent needs {_kind(place)}; train with "
+                "the sizes and spaces that it was trained with, or take one agent of "
+                "several with jax.vmap over start."
             )
         else:
             continue
         remedy = f"Or start from a part that fits, such as {by.format(part='torso')}."
         if name.startswith(STATISTICS):
-            remedy = (
-                "By these statistics the inputs or the rewards were scaled of which "
-                "the networks have learned, so that they come with every part."
-            )
+            remedy = "Statistics by which inputs were scaled come with every part."
         raise ConfigError(f"start: {name} {misfit} {remedy}")
+
+
+def _kind(value: Any) -> str:
+    """The type and shape of an array in words."""
+    return f"{_dtype(value)} {np.shape(value)}"
 
 
 def _dtype(value: Any) -> Any:
@@ -207,9 +206,7 @@ def check_scale(start: PyTree, config: Any) -> None:
         is_count = name.startswith("obs_moments.") and name.endswith(".count")
         if is_count and not isinstance(value, Tracer) and np.any(np.asarray(value) > 0):
             raise ConfigError(
-                "start: its networks have learned from normalised observations, and "
-                "this agent takes observations as they are (normalize_observations="
-                "False); a network is worth nothing on inputs of another scale: train "
+                "start: its networks have learned from normalised observations; train "
                 "with normalize_observations=True."
             )
 
@@ -284,11 +281,10 @@ def _check_same(
         where = f"{agent} lacks" if name in theirs else f"only {agent} has"
         raise ConfigError(f"{what}: {where} {name}. {remedy}")
     for name, place in mine.items():
-        value = theirs[name]
-        if np.shape(value) != place.shape or _dtype(value) != place.dtype:
+        if _kind(theirs[name]) != _kind(place):
             raise ConfigError(
-                f"{what}: {name} is {_dtype(value)} {np.shape(value)}, and {agent} "
-                f"needs {place.dtype} {place.shape}. {remedy}"
+                f"{what}: {name} is {_kind(theirs[name])}, and {agent} needs "
+                f"{_kind(place)}. {remedy}"
             )
 
 
@@ -409,9 +405,9 @@ def check_first_update(first_update: int | None, num_updates: int) -> None:
     Raises:
         ConfigError: with the number and those that can be.
     """
-    known = range(num_updates)
     is_whole = type(first_update) is int or isinstance(first_update, np.integer)
-    if first_update is not None and not (is_whole and first_update in known):
+    is_known = is_whole and 0 <= first_update < num_updates  # type: ignore[operator]
+    if first_update is not None and not is_known:
         raise ConfigError(
             f"first_update must be a whole number from 0 to {num_updates - 1:,}, got "
             f"{shown(first_update)}: give int(state.update), of which one update at "

@@ -2,7 +2,6 @@
 
 import contextlib
 import operator
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,12 @@ from purerl.config import ConfigError, shown
 from purerl.scale.devices import required
 from purerl.tracing import refuse_traced
 
-_UNKNOWN = (
-    "because NaN and infinity stand for numbers that are not known, such as the return "
-    "where no episode has ended. Switch it off: diverged agents are named without it"
-)
-_MOVES = (
-    "because programs and results move between host and devices. Switch it off, and "
-    "guard your own code by jax.transfer_guard around it"
-)
 # Debugging switches of JAX with which nothing can be trained, and why; docs/faq.md
 # names the others.
+_MOVES = "programs and results move between host and devices"
+_UNKNOWN = "NaN stands for numbers that are not known, as where no episode has ended"
 SWITCHES = {
-    "jax_disable_jit": "because programs are compiled before they run. Switch it off; "
-    "to step through an agent, call purerl.make_train(config)(key) for a few steps",
+    "jax_disable_jit": "programs are compiled before they run",
     "jax_debug_nans": _UNKNOWN,
     "jax_debug_infs": _UNKNOWN,
     "jax_transfer_guard_host_to_device": _MOVES,
@@ -51,7 +43,8 @@ def check_call(who: str, config: Any) -> None:
         value = getattr(jax.config, name)
         if value is True or str(value).startswith("disallow"):
             raise ConfigError(
-                f"{who} cannot train where JAX's {name} is {value}, {reason}."
+                f"{who} cannot train where JAX's {name} is {value}, because {reason}; "
+                "switch it off."
             )
     refuse_traced(who, config)
 
@@ -72,27 +65,6 @@ def check_switch(name: str, value: object, instead: str) -> None:
         )
 
 
-def check_extend(extend: bool, out: object) -> None:
-    """Refuse to go on with a folder where none is given.
-
-    Args:
-        extend: Whether what a folder holds is to be made longer.
-        out: The folder, None where none is given.
-
-    Raises:
-        ConfigError: with what to give.
-    """
-    check_switch(
-        "extend",
-        extend,
-        "How much there is to be in all is said by the other arguments.",
-    )
-    if extend and out is None:
-        raise ConfigError(
-            "extend=True goes on with what a folder holds: give out=, its folder."
-        )
-
-
 def as_folder(name: str, value: str | Path | None) -> Path | None:
     """Return a folder that was given, or None where none was; `~` is the user's home.
 
@@ -102,22 +74,18 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
     """
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        raise ConfigError(
-            f"{name} must be the path of a folder, got {shown(value)}; for example "
-            "runs/first."
-        )
-    if isinstance(value, str) and not value.strip():
-        raise ConfigError(
-            f"{name} is empty; give a folder, such as runs/first, or leave it out."
-        )
     try:
         path = Path(value).expanduser()
-    except RuntimeError as error:
+    except (TypeError, RuntimeError) as error:  # `~` of a user without a home.
+        path, why = None, f" ({error})"
+    else:
+        why = ""
+    # An empty text would be the working directory.
+    if path is None or (isinstance(value, str) and not value.strip()):
         raise ConfigError(
-            f"{name} must be the path of a folder, got {shown(value)}: {error} Give a "
-            "path without ~."
-        ) from None
+            f"{name} must be the path of a folder, got {shown(value)}{why}; for "
+            "example runs/first."
+        )
     return path
 
 
@@ -133,11 +101,8 @@ def stored_folder(value: str | Path) -> Path:
     return folder
 
 
-def check_seconds(name: str, value: float) -> None:
-    """Refuse what is no time.
-
-    Args:
-        value: The number of seconds; infinity is one.
+def as_seconds(name: str, value: float) -> float:
+    """Return a time of 0 s or more, which may be infinite.
 
     Raises:
         ConfigError: the value is negative, not a number, or none at all.
@@ -148,6 +113,7 @@ def check_seconds(name: str, value: float) -> None:
             f"{name} must be a number of seconds, 0 or more, got {value!r}; for "
             "example 30."
         )
+    return value
 
 
 NUM_SEEDS = 2**32  # A random key is made of 32 bits.

@@ -21,9 +21,9 @@ from purerl.config import ConfigError
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import (
     as_folder,
+    as_seconds,
     check_call,
-    check_extend,
-    check_seconds,
+    check_switch,
     seeds_from,
 )
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
@@ -179,11 +179,6 @@ def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker] 
     return trackers or None
 
 
-def _seconds(name: str, value: float) -> float:
-    check_seconds(name, value)
-    return value
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """The options that all tools have.
@@ -230,7 +225,12 @@ class Options:
                 value = about.check(name, getattr(self, name))
                 object.__setattr__(self, name, value)
         if "extend" in values:
-            check_extend(values["extend"], self.out)
+            check_switch("extend", values["extend"], "The other options say how much.")
+            if values["extend"] and self.out is None:
+                raise ConfigError(
+                    "extend=True goes on with what a folder holds: give out=, its "
+                    "folder."
+                )
 
     @property
     def folder(self) -> Any:
@@ -294,7 +294,7 @@ class Saved(Segmented):
         30.0,
         "Least number of seconds between two checkpoints, or ten times what the last "
         "one took where that is longer; 0 saves as often as there is something new.",
-        check=_seconds,
+        check=as_seconds,
     )
 
 
@@ -306,10 +306,10 @@ def memory_limit_option() -> Any:
 def fields_of(options: type) -> list[dataclasses.Field]:
     """Return the fields of a class of options: its own first, then what it extends."""
     fields = {field.name: field for field in dataclasses.fields(options)}
-    places = [inspect.get_annotations(owner) for owner in options.__mro__]
-    names = dict.fromkeys(name for place in places for name in place)
-    positional = [name for name, field in fields.items() if not field.kw_only]
-    return [fields[n] for n in dict.fromkeys([*positional, *names]) if n in fields]
+    names = [name for name, field in fields.items() if not field.kw_only]
+    for owner in options.__mro__:
+        names += inspect.get_annotations(owner)
+    return [fields[name] for name in dict.fromkeys(names) if name in fields]
 
 
 def options_of(options: type) -> dict[str, Option]:
@@ -338,8 +338,12 @@ def tool(
             return function(options(*args, **kwargs))
 
         kind: Any = options
+        known = inspect.signature(kind).parameters
         signature = inspect.Signature(
-            [_parameter(field) for field in fields_of(kind)],
+            [
+                known[field.name].replace(annotation=field.type)
+                for field in fields_of(kind)
+            ],
             return_annotation=inspect.signature(function).return_annotation,
         )
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -366,18 +370,6 @@ def _check_bound(
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{who}: {error}.") from None
-
-
-def _parameter(field: dataclasses.Field) -> inspect.Parameter:
-    is_required = field.default is dataclasses.MISSING
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY
-        if field.kw_only
-        else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        default=inspect.Parameter.empty if is_required else field.default,
-        annotation=field.type,
-    )
 
 
 def _documented(text: str, options: type) -> str:

@@ -4,7 +4,6 @@ import html
 import io
 import math
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -105,9 +104,7 @@ class Reporter:
             TextColumn("[bold]training"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[rate]}", style="cyan", markup=False),
-            TextColumn("{task.fields[returns]}", style="cyan", markup=False),
-            TextColumn("{task.fields[left]}", style="cyan", markup=False),
+            TextColumn("{task.fields[words]}", style="cyan", markup=False),
             console=self.console,
         )
         self._next_line, self._last = 0.0, (0.0, "")
@@ -142,23 +139,12 @@ class Reporter:
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
         if self.is_live and self.cell is None:
-            self._task = self._bar.add_task(
-                "",
-                total=self.total,
-                completed=self.start_steps,
-                rate="",
-                returns="",
-                left="",
-            )
+            steps = {"total": self.total, "completed": self.start_steps}
+            self._task = self._bar.add_task("", words="", **steps)
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self.is_live and self.cell is not None:
             share, words = self._last
             spent = format_duration(time.perf_counter() - self._began)
@@ -178,27 +164,17 @@ class Reporter:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         rate = (done_steps - self.start_steps) / elapsed
         left = (self.total - done_steps) / rate if rate > 0 else math.inf
-        text: dict[str, Any] = {
-            "rate": f"{format_count(rate)} steps/s",
-            "returns": latest if isinstance(latest, str) else _returns(latest),
-            "left": f"{format_duration(left)} left",
-        }
-        share = done_steps / self.total
+        returns = latest
+        if not isinstance(latest, str):
+            returns = f"return {latest:.{decimals(latest)}f}"
+            returns = "no episode ended" if math.isnan(latest) else returns
+        words = f"{format_count(rate)} steps/s  {returns}  "
+        line, share = f"{words}{format_duration(left)} left", done_steps / self.total
         if self.cell is not None:
-            *words, left = text.values()
-            self._last = share, "".join(f"{word}  " for word in words)
-            self.cell.bar(share, f"{self._last[1]}{left}")
-            return
-        if self.is_live:
-            self._bar.update(self._task, completed=done_steps, **text)
-            return
-        if share >= self._next_line or done_steps >= self.total:
+            self._last = share, words
+            self.cell.bar(share, line)
+        elif self.is_live:
+            self._bar.update(self._task, completed=done_steps, words=line)
+        elif share >= self._next_line or done_steps >= self.total:
             self._next_line = (math.floor(share * LINES) + 1) / LINES
-            self.info(f"{share:4.0%}  {'  '.join(text.values())}")
-
-
-def _returns(mean: float) -> str:
-    """The mean return of the episodes that ended; NaN where none has."""
-    if math.isnan(mean):
-        return "no episode ended"
-    return f"return {mean:.{decimals(mean)}f}"
+            self.info(f"{share:4.0%}  {line}")

@@ -170,24 +170,13 @@ class RunResult(Shown):
                 diverged.
         """
         scores = self.scores()
-        if (self.diverged_at >= 0).all():
-            raise ConfigError(
-                f"all agents of the run diverged, so that none is the best: "
-                f"{self.divergence}. {REMEDY}"
-            )
-        if not self.evaluation and self.config.num_evaluations and not self.finished:
-            remedy = "resume it: purerl.run(config, out=..., resume=True)."
-            if self.out is None:
-                remedy = "give it a folder (out=...), with which it can be resumed."
-            raise ConfigError(
-                "no agent of the run has an evaluation yet: none had been made when "
-                f"it stopped; {remedy}"
-            )
         if not np.isfinite(scores).any():
-            raise ConfigError(
-                "no agent of the run has an evaluation; set num_evaluations to 1 or "
-                "more."
-            )
+            why = "set num_evaluations to 1 or more."
+            if (self.diverged_at >= 0).all():
+                why = f"{self.divergence}. {REMEDY}"
+            elif self.config.num_evaluations and not self.finished:
+                why = "none had been made when it stopped; resume it."
+            raise ConfigError(f"no agent of the run has an evaluation: {why}")
         index = int(np.nanargmax(scores))
         return Best({"seed": self.seeds[index]}, float(scores[index]), self.config)
 

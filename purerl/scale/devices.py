@@ -70,10 +70,8 @@ def use_all_cores() -> int:
     except RuntimeError:
         if len(jax.devices("cpu")) != cores:
             raise ConfigError(
-                "use_all_cores must be called before the first JAX computation; move "
-                "it to the top of the script, right after the imports. A module that a "
-                "command imports (--import) must compute nothing with JAX meanwhile: "
-                "make its arrays with NumPy."
+                "use_all_cores must be called before the first JAX computation, also "
+                "of a module that a command imports (--import)."
             ) from None
     return cores
 
@@ -343,9 +341,8 @@ def pmap(
         # Blocks are handed to threads, which know nothing of a trace in this one.
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
             raise ConfigError(
-                "purerl.pmap compiles by itself, and what it returns cannot be called "
-                "inside jax.jit, jax.vmap or jax.grad, got traced arguments. Call it "
-                "without, or map by jax.vmap(function) there."
+                "what purerl.pmap returns compiles by itself, and takes no traced "
+                "arguments; inside jax.jit, jax.vmap or jax.grad use jax.vmap."
             )
         workers = make_workers(devices)
         leaves, structure = jax.tree.flatten(args)

@@ -6,6 +6,7 @@ files; what is sent between them is a few small arrays on which all must agree.
 
 import itertools
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,8 +52,14 @@ def join(
             f"{coordinator!r}, {num_processes!r} and {process!r}; under SLURM or Open "
             "MPI leave all three out."
         )
-    if coordinator is not None and num_processes is not None and process is not None:
-        _check(coordinator, num_processes, process)
+    if all(given):
+        is_place = re.fullmatch(r".+:\d+", str(coordinator))
+        if not is_place or process not in range(num_processes or 0):
+            raise ConfigError(
+                "coordinator must be host:port of process 0, such as node1:12345, and "
+                f"process one of 0 to num_processes - 1, got {coordinator!r}, "
+                f"{process} and {num_processes}."
+            )
     if jax.distributed.is_initialized():
         return
     # Collectives between CPU processes; ignored where there are accelerators.
@@ -81,38 +88,12 @@ def require_one(what: str, remedy: str) -> None:
         raise ConfigError(f"{what} runs in one process, here are {count()}. {remedy}")
 
 
-def _check(coordinator: str, num_processes: int, process: int) -> None:
-    if not coordinator.rpartition(":")[2].isdigit() or ":" not in coordinator:
-        raise ConfigError(
-            f"coordinator must be host:port of process 0, such as node1:12345, got "
-            f"{coordinator!r}."
-        )
-    if not 0 <= process < num_processes:
-        raise ConfigError(
-            f"process must be one of 0 to {num_processes - 1} of {num_processes} "
-            f"processes, got {process}."
-        )
-
-
 def launched() -> bool:
-    """Return whether SLURM or Open MPI started more than one process of this job.
-
-    Raises:
-        ConfigError: a variable of a launcher is no whole number.
-    """
-    for rank, size in _LAUNCHERS:
-        if rank not in os.environ:
-            continue
-        for name in (rank, size):
-            text = os.environ.get(name, "1")
-            if not text.strip().isdigit():
-                raise ConfigError(
-                    f"{name}={text!r} must be a whole number, as the launcher of a job "
-                    f"sets it; unset {rank} to work in one process."
-                )
-        if int(os.environ.get(size, "1")) > 1:
-            return True
-    return False
+    """Return whether SLURM or Open MPI started more than one process of this job."""
+    return any(
+        rank in os.environ and os.environ.get(size, "1") != "1"
+        for rank, size in _LAUNCHERS
+    )
 
 
 def count() -> int:
@@ -183,11 +164,12 @@ def barrier() -> None:
     """
     if count() == 1:
         return
-    client, number = _client(), next(_barriers)
-    client.key_value_set(_barrier_key(number, index()), "here")
+    client = _client()
+    name = f"purerl/barrier/{next(_barriers)}"
+    client.key_value_set(f"{name}/{index()}", "here")
     began = last_message = time.monotonic()
     for other in range(count()):
-        while not _is_there(client, number, other):
+        while not _is_there(client, f"{name}/{other}"):
             now = time.monotonic()
             if now - last_message >= SAY_SECONDS:
                 last_message = now
@@ -197,27 +179,22 @@ def barrier() -> None:
                 )
 
 
-def _barrier_key(number: int, process: int) -> str:
-    return f"purerl/barrier/{number}/{process}"
-
-
-def _is_there(client: Any, number: int, process: int) -> bool:
-    """Return whether a process reaches a barrier within `ASK_SECONDS`."""
-    try:
-        key = _barrier_key(number, process)
-        client.blocking_key_value_get(key, int(ASK_SECONDS * 1e3))
-    except jax.errors.JaxRuntimeError as error:
-        if "DEADLINE_EXCEEDED" in str(error):
-            return False
-        raise
-    return True
-
-
 def _client() -> Any:
     """The connection to the coordinator; JAX has no public name for it."""
     from jax._src import distributed
 
     return distributed.global_state.client
+
+
+def _is_there(client: Any, name: str) -> bool:
+    """Return whether another process sets a name within `ASK_SECONDS`."""
+    try:
+        client.blocking_key_value_get(name, int(ASK_SECONDS * 1e3))
+    except jax.errors.JaxRuntimeError as error:
+        if "DEADLINE_EXCEEDED" in str(error):
+            return False
+        raise
+    return True
 
 
 def run_on_all(function: Callable[[], Any]) -> Any:

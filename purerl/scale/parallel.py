@@ -165,28 +165,22 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
     """
 
     def spec(path: Any, all_: Any, share: Any) -> PartitionSpec:
-        pairs = list(zip(np.shape(all_), np.shape(share), strict=False))
-        split = [axis for axis, (size, local) in enumerate(pairs) if size != local]
-        same_rank = np.ndim(all_) == np.ndim(share)
-        if same_rank and not split:
+        whole, local = np.shape(all_), np.shape(share)
+        if whole == local:
             return PartitionSpec()
-        if same_rank and len(split) == 1:
-            axis = split[0]
-            size, local = pairs[axis]
-            if size == num_devices * local:
+        for axis, size in enumerate(local):
+            if whole == (*local[:axis], num_devices * size, *local[axis + 1 :]):
                 return PartitionSpec(*[None] * axis, AXIS)
         raise ConfigError(
             f"{jax.tree_util.keystr(path)} cannot be spread over {num_devices} "
-            f"devices: it has the shape {np.shape(all_)} on one device and "
-            f"{np.shape(share)} on each of these. One axis must be that of the "
-            "environments, as in `[num_envs]`, or none may differ."
+            f"devices: it has the shape {whole} on one device and {local} on each of "
+            "these, where one axis may differ, that of the environments."
         )
 
     if jax.tree.structure(whole) != jax.tree.structure(part):
         raise ConfigError(
-            f"this algorithm cannot be spread over {num_devices} devices: its arrays "
-            "form another pytree on each of them than on one. Give its state the same "
-            "structure for any num_envs."
+            f"this algorithm cannot be spread over {num_devices} devices: its state "
+            "must have the same structure for any num_envs."
         )
     return jax.tree_util.tree_map_with_path(spec, whole, part)
 
@@ -195,7 +189,7 @@ def check_split(config: Any, num_devices: int) -> None:
     """Refuse environments or minibatches that do not divide over the devices.
 
     Raises:
-        ConfigError: naming the numbers and the nearest that fit.
+        ConfigError: naming the numbers.
     """
     shared = {
         "num_envs": getattr(config, "num_envs", num_devices),
@@ -204,32 +198,15 @@ def check_split(config: Any, num_devices: int) -> None:
         "batch_size / sequence_length": getattr(config, "items_per_batch", num_devices),
     }
     for name, size in shared.items():
-        if name == "num_envs" and size == 1 and num_devices > 1:
-            raise ConfigError(
-                f"num_envs=1 cannot be spread over {num_devices} devices: an agent "
-                "with one environment trains on one. Train many seeds at once with "
-                "purerl.pmap, or give the agent more environments where its algorithm "
-                "takes them."
-            )
         if size % num_devices:
-            below = size // num_devices * num_devices
-            near = f"{below} or {below + num_devices}" if below else f"{num_devices}"
             raise ConfigError(
-                f"{name} must be divisible by the {num_devices} devices, got {size}; "
-                f"nearest: {near}."
+                f"{name} must be divisible by the {num_devices} devices, got {size}."
             )
     # Minibatches are drawn from all steps, or from sequences of some.
     samples = getattr(config, "samples_per_update", config.steps_per_update)
-    words = "num_envs * num_steps"
-    if samples == config.num_envs:
-        words = "num_envs"
-    elif samples < config.steps_per_update:
-        words = "num_envs * num_steps / sequence_length"
-    local = samples // num_devices
-    minibatches = getattr(config, "num_minibatches", 1)
+    local, minibatches = samples // num_devices, getattr(config, "num_minibatches", 1)
     if local % minibatches:
-        fits = max(n for n in range(1, minibatches) if local % n == 0)
         raise ConfigError(
-            f"{words} / devices ({local}) must be divisible by num_minibatches, got "
-            f"{minibatches}; the next lower that fits is {fits}."
+            f"the samples of a device ({local}) must be divisible by num_minibatches, "
+            f"got {minibatches}."
         )

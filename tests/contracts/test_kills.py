@@ -40,6 +40,7 @@ EVOLVE = (
     "--generations 12 --snapshot-every 2"
 ).split()
 TRAIN_ON = f"train --resume {{out}} {OFTEN} --no-progress".split()
+MODULE = ["--import", "tests.terms"]  # a term of the user's own in the loss
 # The command, and the one that goes on: the same where there is none.
 COMMANDS = {
     "train": (
@@ -49,6 +50,13 @@ COMMANDS = {
     "train/dqn": (
         f"train {DQN} {OFTEN} --total-timesteps 40000 --seeds 2".split(),
         TRAIN_ON,
+    ),
+    "train/own-term": (
+        [
+            *f"train {TINY} {OFTEN} --total-timesteps 32000 --seeds 2".split(),
+            *(*MODULE, "--extra-loss", "tests.terms:Near(coef=0.5)"),
+        ],
+        [*TRAIN_ON, *MODULE],
     ),
     "sweep": (
         f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 --chunk-blocks 1 "

@@ -353,7 +353,7 @@ def test_a_part_that_is_not_there_cannot_be_taken(agents):
 @pytest.mark.parametrize(
     ("observe", "sentence"),
     [
-        (3, "observe must be a function, got 3"),
+        (3, "observe must be a function"),
         (lambda s: s.nothing, "observe .* failed with AttributeError"),
         (lambda s: float(s.update), "observe .* failed with Concretiz"),
     ],

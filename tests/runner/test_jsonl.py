@@ -36,16 +36,6 @@ def test_episode_returns_are_weighted_by_episodes():
     }
 
 
-def test_updates_without_episodes_do_not_count():
-    metrics = {
-        "episodes": np.array([[0, 2], [0, 0]]),
-        "episode_return": np.array([[np.nan, 8.0], [np.nan, np.nan]]),
-    }
-    one, none = segment_rows(metrics, 2, {})
-    assert one["episode_return"] == 8.0
-    assert np.isnan(none["episode_return"])
-
-
 def test_rows_survive_the_file_exactly(tmp_path):
     file = RowFile(tmp_path)
     value = float(np.float32(0.1) / np.float32(3))
@@ -155,30 +145,3 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     assert found["evaluation_per_seed"] == [1.5, None]
     assert found["evaluation_cut_episodes"] == 2
     assert found["evaluation_mean"] is None and found["evaluation_min"] is None
-
-
-@pytest.mark.parametrize("update", [0, 2])
-def test_rewind_drops_later_rows(tmp_path, update):
-    file = RowFile(tmp_path)
-    for at in (1, 2, 3):
-        file.log("train", 0, {"update": at})
-    file.flush()
-    file.rewind(update)
-    assert [row["update"] for row in read_rows(tmp_path)["train"]] == list(
-        range(1, update + 1)
-    )
-
-
-def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
-    # Three updates: a warm-up without gradient steps, then losses 2 and 4, or NaN.
-    metrics = {
-        "episodes": np.zeros((3, 3), int),
-        "gradient_steps": np.array([[0, 5, 10], [0, 5, 10], [0, 0, 0]]),
-        "value_loss": np.array(
-            [[np.nan, 2.0, 4.0], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]
-        ),
-    }
-    learned, diverged, warming_up = segment_rows(metrics, 3, {})
-    assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
-    assert np.isnan(diverged["value_loss"])
-    assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0

@@ -198,9 +198,9 @@ def test_studies_and_comparisons_keep_them(config, tmp_path):
         ((lambda s, b, m: 0.0,), "metrics must be functions of your own that have a"),
         (("earned",), r"import paths, such as \(\"lab:mean_action\",\), got"),
         (earned, "metrics must be functions of your own"),
-        ((entropy,), "'entropy' is reported already; give your function another"),
+        ((entropy,), "'entropy' is reported already"),
         ((earned, f"{HERE}:earned"), "'earned' is reported already"),
-        ((wide,), r"wide must be one number, got shape \(16, 2\); reduce it"),
+        ((wide,), r"wide must be one number, got shape"),
         ((words,), "words must be one number, got str"),
         ((broken,), "broken must be a function .* failed with AttributeError"),
     ],
@@ -240,7 +240,7 @@ def test_an_algorithm_of_ones_own_may_show_its_transitions():
     made = with_metrics(fake({"reward": jnp.arange(3.0)}), (seen,), (), None)
     _, metrics = made.step(jnp.int32(4))
     assert set(metrics) == {"env_steps", "seen"} and float(metrics["seen"]) == 6
-    with pytest.raises(purerl.ConfigError, match="shows no transitions, so that batch"):
+    with pytest.raises(purerl.ConfigError, match="batch is None where"):
         with_metrics(fake(None), (seen,), (), None).step(jnp.int32(4))
 
 

@@ -160,7 +160,7 @@ def test_one_task_of_slurm_is_no_job_of_several(monkeypatch):
     [
         (("first-host", 2, 0), "must be host:port of process 0.*got 'first-host'"),
         (("a:1", None, 0), "go together, got 'a:1', None and 0"),
-        (("first-host:1234", 2, 2), "one of 0 to 1 of 2 processes, got 2"),
+        (("first-host:1234", 2, 2), "process one of 0 to .*, 2 and 2"),
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anybody_waits(asked, words):
