@@ -21,6 +21,7 @@ from purerl.report import plots
 from purerl.report.shown import Shown, View
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
+from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
@@ -228,9 +229,6 @@ class _SearchLoop:
     """One call of `drive`: the pieces that its phases share."""
 
     def __init__(self, asked: DriveOptions) -> None:
-        # Imported here, so that only those who run a search wait for rich.
-        from purerl.runner.progress import Reporter
-
         self.search, self.out, self.asked = asked.search, asked.folder, asked
         self.group = Group(choose(asked.trackers, self.out))
         self.length = asked.segment_updates or self.search.segment_updates

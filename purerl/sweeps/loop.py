@@ -26,6 +26,7 @@ from purerl.execution.memory import peak_memory, worker_limit
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
+from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers import group as trackers
 from purerl.scale import hosts
@@ -110,22 +111,18 @@ class SweepLoop:
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
-        # Imported here so that only callers that run pay for importing rich.
-        from purerl.runner.progress import Reporter
-        from purerl.sweeps.loop import end_line
-
         left = self._left(finished)
         is_complete = not left
         self.steps_before = self.outline.steps - sum(group.steps for group in left)
         self.done_steps = self.steps_before
         groups = self._prepare(left)
         # Of groups that wait, a process trains its fair share.
-        waiting = sum(group.steps for group in left[len(groups) :]) // hosts.count()
+        share = sum(group.steps for group in left[len(groups) :]) // hosts.count()
         own = sum(
             len(ids) * group.group.steps_each
             for group, ids in (job.key for job in self._jobs(groups))
         )
-        total = self.done_steps + own + waiting
+        total = self.done_steps + own + share
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if not self.progress and hosts.index() == 0:
             for line in dropped_evaluations(group.group.bound for group in left):
@@ -137,40 +134,28 @@ class SweepLoop:
         seconds = 0.0
         with Interrupt(lambda: self.group.stop) as interrupt, reporter:
             while groups:
-                self._announce(groups, left, reporter)
+                plan = replace(self.outline, groups=tuple(groups), options=self.options)
+                done = self.outline.num_members - sum(g.num_members for g in left)
+                reporter.table(plan_table(plan, self.outline, done))
+                reporter.info(plan_lines(plan, self.compiler.last_seconds))
+                if waiting := len(left) - len(groups):
+                    reporter.info(f"{waiting} groups are compiled after these")
                 seconds += self._train(groups, reporter, interrupt)
                 planned += [replace(group, program=None) for group in groups]
                 left = left[len(groups) :]
                 if hosts.all_any(np.array([interrupt.asked]))[0]:
                     left = []
                 # Whoever holds these programs leaves no room for the next ones.
-                del groups
+                del groups, plan
                 groups = self._prepare(left, interrupt)
         result = self._result(planned, seconds, before)
         if result.finished or not interrupt.asked:
             if not is_complete:
                 reporter.info(end_line(result.summary))
         else:
-            where = (
-                f"--out {text.quoted(self.folder)} (out=)" if self.folder else "out="
-            )
-            reporter.notify(
-                f"stopped; the same sweep with {where} trains what is missing"
-            )
+            where = text.quoted(self.folder) if self.folder else "FOLDER"
+            reporter.notify(f"stopped; the same sweep with --out {where} goes on")
         return result
-
-    def _announce(
-        self, groups: list[plans.GroupPlan], left: list[plans.GroupPlan], reporter: Any
-    ) -> None:
-        """Show the plan of the groups that are trained next, the first of all left."""
-        from purerl.sweeps.loop import plan_lines, plan_table
-
-        plan = replace(self.outline, groups=tuple(groups), options=self.options)
-        done = self.outline.num_members - sum(group.num_members for group in left)
-        reporter.table(plan_table(plan, self.outline, done))
-        reporter.info(plan_lines(plan, self.compiler.last_seconds))
-        if len(left) > len(groups):
-            reporter.info(f"{len(left) - len(groups)} groups are compiled after these")
 
     def _open(self) -> set[str]:
         """Open the folder; the members that any process has finished."""
