@@ -220,7 +220,7 @@ def test_a_process_compares_its_own_folder_like_the_first(tiny, tmp_path, monkey
     monkeypatch.setattr(hosts, "index", lambda: 1)
     with pytest.raises(purerl.ConfigError, match="holds another sweep"):
         run_sweep(tiny.replace(gamma=0.9), {"learning_rate": RATES[:2]}, out=tmp_path)
-    with pytest.raises(purerl.ConfigError, match="add --extend"):
+    with pytest.raises(purerl.ConfigError, match="Add --extend"):
         run_sweep(tiny, {"learning_rate": RATES}, out=tmp_path)
 
 
