@@ -75,15 +75,12 @@ def unpacked(env: Any, found: Any, function: str, names: str) -> Any:
     Raises:
         StepError: it is something else.
     """
-    count, is_several = len(names.split(", ")), isinstance(found, tuple | list)
-    if is_several and len(found) == count:
-        return found
-    expected = {2: "two", 5: "five"}[count]
-    alone = "one array" if hasattr(found, "dtype") else f"a {type(found).__name__}"
-    what = f"{len(found)} values" if is_several else alone
-    raise StepError(
-        f"{env.name}: {function} returns {what}, expected {expected}: {names}."
-    )
+    what = "one array" if hasattr(found, "dtype") else f"a {type(found).__name__}"
+    if isinstance(found, tuple | list):
+        if len(found) == len(names.split(", ")):
+            return found
+        what = f"{len(found)} values"
+    raise StepError(f"{env.name}: {function} returns {what}, expected {names}.")
 
 
 class Environment(Generic[StateT, ParamsT]):

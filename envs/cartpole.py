@@ -2,11 +2,10 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
@@ -130,32 +129,9 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
     def observation_space(self, params: CartPoleParams | None = None) -> Box:
         """Return twice the range that terminates as a space; speeds are unbounded."""
         params = self.default_params if params is None else params
-        high = bounds(
-            2 * params.x_threshold,
-            math.inf,
-            2 * params.theta_threshold_radians,
-            math.inf,
-        )
+        x, theta = 2 * params.x_threshold, 2 * params.theta_threshold_radians
+        high = bounds(x, math.inf, theta, math.inf)
         return Box(-high, high, (4,))
-
-    def render(
-        self, state: CartPoleState, params: CartPoleParams | None = None
-    ) -> np.ndarray:
-        """Draw cart (dark), pole (brown) and track, uint8 `[200, 300, 3]`.
-
-        The width of the picture is the range of the cart.
-        """
-        params = self.default_params if params is None else params
-        image = np.full((200, 300, 3), 255, np.uint8)
-        scale = 150 / float(params.x_threshold)
-        cart = np.array([150 + scale * float(state.x), 160.0])
-        theta, pole = float(state.theta), 2 * float(params.length) * scale
-        tip = cart + pole * np.array([math.sin(theta), -math.cos(theta)])
-        _draw_line(image, np.array([0.0, 160.0]), np.array([299.0, 160.0]), 1, 120)
-        half = np.array([14.0, 0.0])
-        _draw_line(image, cart - half, cart + half, 8, (40, 40, 60))
-        _draw_line(image, cart, tip, 3, (200, 140, 90))
-        return image
 
 
 def _accelerations(
@@ -179,15 +155,3 @@ def _out_of_range(state: CartPoleState, params: CartPoleParams) -> Array:
 
 def _observe(state: CartPoleState) -> Array:
     return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])
-
-
-def _draw_line(
-    image: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float, colour: Any
-) -> None:
-    """Colour the pixels within `radius` of a segment; points are (column, row)."""
-    rows, columns = np.mgrid[: image.shape[0], : image.shape[1]]
-    points = np.stack([columns, rows], axis=-1)
-    along = end - start
-    share = np.clip((points - start) @ along / (along @ along), 0.0, 1.0)
-    distance = np.linalg.norm(points - (start + share[..., None] * along), axis=-1)
-    image[distance <= radius] = colour

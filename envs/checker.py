@@ -27,118 +27,12 @@ _DECISIONS = (
     jax.errors.TracerIntegerConversionError,
     jax.errors.JAXIndexError,
 )
-# Kinds of dtypes: a larger one takes the numbers of a smaller one. V is bfloat16.
-_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
+# Kinds of dtypes beside floats: floats take whole numbers, and these truth values.
+_KINDS = {"b": 0, "i": 1, "u": 1}
 
 
 class EnvCheckError(AssertionError):
     """An environment breaks a rule of the contract."""
-
-
-def check(
-    env: Any, params: Any = None, key: Array | None = None, num_steps: int = 64
-) -> None:
-    """Play `env` and check every rule that a training loop relies on.
-
-    The rules: `reset` and `step` trace, once each; observations have the shape and
-    dtype of the observation space, always; states and parameters are pytrees of
-    arrays; everything is finite; the flags are bool and never both true; the time
-    limit is kept to the step, and terminates nothing; `final_observation` is the one
-    before the reset; the spaces contain what comes out; the same key gives the same
-    episode; `vmap` works over keys and over the float leaves of the parameters; a step
-    that is said to draw nothing does not.
-
-    Compiles about five small programs.
-
-    Args:
-        env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
-        params: Numbers of the environment; the defaults where not given.
-        key: Random key, consumed; a fixed one where not given.
-        num_steps: Steps to play in each of four copies.
-
-    Raises:
-        EnvCheckError: a rule is broken.
-        TypeError: `env` lacks a part of the contract, or `params` are not its own.
-        ValueError: no step is to be played.
-    """
-    env = adapt(env)
-    if num_steps < 1:
-        raise ValueError(f"num_steps must be at least 1, got {num_steps}.")
-    own = env.default_params
-    params = own if params is None else params
-    if not isinstance(params, type(own)):
-        raise TypeError(
-            f"params of {env.name} must be a {type(own).__name__}, got a "
-            f"{type(params).__name__}; env.default_params.replace(...) makes one."
-        )
-    key = jax.random.key(0) if key is None else key
-    with said_of(env.name, EnvCheckError):
-        _check(env, params, key, num_steps)
-
-
-def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
-    key_once, key_play, key_vmap = jax.random.split(key, 3)
-    _check_pytree("params", params)
-    _check_spaces(env, params)
-    once, again = (_play_twice(env, params, key_once) for _ in range(2))
-    require(
-        all(map(is_equal, jax.tree.leaves(once), jax.tree.leaves(again))),
-        "the same key gave two different episodes, expected equal ones: all chance "
-        "must come from the key, and nothing may be kept on the object.",
-    )
-    play = jax.jit(_rollout_fn(env, num_steps))
-    _check_rollout(env, play(key_play, params))
-    if _has_limit(params):
-        steps = play(key_play, _with_limit(params, TIME_LIMIT))
-        _check_rollout(env, steps)
-        _check_time_limit(env, steps)
-    _check_vmap_over_params(env, params, key_vmap)
-
-
-def check_types(env: Environment, params: Any) -> None:
-    """Refuse what reset and step return where it is not what training can take.
-
-    Shapes are evaluated, and nothing is computed. Numbers that lose nothing as the
-    observation space's kind of number will do.
-
-    Args:
-        env: The environment.
-        params: Numbers of the environment.
-
-    Raises:
-        EnvCheckError: an observation that is not what the environment's own space says,
-            a reward that is not one number, a flag that is not one truth value, or an
-            observation or a state of other types after a step than after a reset.
-        StepError: a step of other than five values, or a reset of other than two.
-    """
-    with said_of(env.name, EnvCheckError):
-        _check_types(env, params)
-
-
-def _check_types(env: Environment, params: Any) -> None:
-    space: Any = env.observation_space(params)
-
-    def reset(key: Array) -> Any:
-        return unpacked(env, env.reset(key, params), "reset", "obs, state")
-
-    def step(key: Array, state: Any) -> Any:
-        action = env.action_space(params).sample(key)
-        obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
-        _check_outcome(reward, *flags, exact=False)
-        return obs, state
-
-    key = jax.random.key(0)
-    try:
-        first, state = jax.eval_shape(reset, key)
-        check_member("reset returns an observation", first, space, exact=False)
-        later, after = jax.eval_shape(step, key, state)
-        check_member("step returns an observation", later, space, exact=False)
-    except (StepError, RuleError):
-        raise
-    except Exception:
-        return  # Training in the environment will show its own error.
-    check_same("an observation", first, later)
-    check_same("a state", state, after)
 
 
 class RuleError(Exception):
@@ -170,6 +64,167 @@ def said_of(name: str, error: type[Exception]) -> Iterator[None]:
         raise error(f"{name}: {broken}") from broken.__cause__
 
 
+def check(
+    env: Any, params: Any = None, key: Array | None = None, num_steps: int = 64
+) -> None:
+    """Play `env` and check every rule that a training loop relies on.
+
+    The rules: `reset` and `step` can be traced; observations have the shape and dtype
+    of the observation space, always; states and parameters are pytrees of arrays, whose
+    types never change; everything is finite; the flags are bool and never both true;
+    the time limit is kept to the step, and terminates nothing; `final_observation` is
+    the one before the reset; the spaces contain what comes out; the same key gives the
+    same episode; `vmap` works over keys and over the float leaves of the parameters; a
+    step that is said to draw nothing does not.
+
+    Compiles about five small programs.
+
+    Args:
+        env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
+        params: Numbers of the environment; the defaults where not given.
+        key: Random key, consumed; a fixed one where not given.
+        num_steps: Steps to play in each of four copies.
+
+    Raises:
+        EnvCheckError: a rule is broken.
+        TypeError: `env` lacks a part of the contract, or `params` are not its own.
+        ValueError: no step is to be played.
+    """
+    env = adapt(env)
+    if num_steps < 1:
+        raise ValueError(f"num_steps must be at least 1, got {num_steps}.")
+    own = env.default_params
+    params = own if params is None else params
+    if not isinstance(params, type(own)):
+        raise TypeError(
+            f"params of {env.name} must be a {type(own).__name__}, got a "
+            f"{type(params).__name__}; env.default_params.replace(...) makes one."
+        )
+    key = jax.random.key(0) if key is None else key
+    with said_of(env.name, EnvCheckError):
+        _check(env, params, key, num_steps)
+
+
+def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
+    key_once, key_play, key_vmap = jax.random.split(key, 3)
+    limit = getattr(params, "max_steps_in_episode", None)
+    # Where it is drawn at every reset it is no number.
+    has_limit = isinstance(limit, int | float) or hasattr(limit, "dtype")
+    kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        require(
+            isinstance(leaf, kinds),
+            f"params{jax.tree_util.keystr(path)} is a {type(leaf).__name__}, expected "
+            "an array: register its class with flax.struct.dataclass.",
+        )
+    _check_spaces(env, params)
+    if has_limit:
+        params = _with_limit(params, limit)
+    _check_types(env, params, exact=True)
+    # Each is traced by itself, so that chance in the code itself shows.
+    once, again = (
+        _traced("step", jax.jit(_rollout_fn(env, 2)), key_once, params)
+        for _ in range(2)
+    )
+    require(
+        all(map(is_equal, jax.tree.leaves(once), jax.tree.leaves(again))),
+        "the same key gave two different episodes, expected equal ones: all chance "
+        "must come from the key, and nothing may be kept on the object.",
+    )
+    play = jax.jit(_rollout_fn(env, num_steps))
+    _check_rollout(env, play(key_play, params))
+    if has_limit:
+        if not env.terminal_limit:
+            _check_termination(env, params, key_once)
+        steps = play(key_play, _with_limit(params, TIME_LIMIT))
+        _check_rollout(env, steps)
+        _check_time_limit(env, steps)
+    _check_vmap_over_params(env, params, key_vmap)
+
+
+def check_types(env: Environment, params: Any) -> None:
+    """Refuse what reset and step return where it is not what training can take.
+
+    Shapes are evaluated, and nothing is computed. Numbers that lose nothing as the
+    observation space's kind of number will do.
+
+    Args:
+        env: The environment.
+        params: Numbers of the environment.
+
+    Raises:
+        EnvCheckError: an observation that is not what the environment's own space says,
+            a reward that is not one number, a flag that is not one truth value, or an
+            observation or a state of other types after a step than after a reset.
+        StepError: a step of other than five values, or a reset of other than two.
+    """
+    with said_of(env.name, EnvCheckError):
+        try:
+            _check_types(env, params, exact=False)
+        except (StepError, RuleError):
+            raise
+        except Exception:
+            return  # Training in the environment will show its own error.
+
+
+def _check_types(env: Environment, params: Any, exact: bool) -> None:
+    """Check shapes and types of reset and step.
+
+    Where `exact`, dtypes must be those of the space, parameters are traced too, and
+    `step` itself is looked at.
+    """
+    space: Any = env.observation_space(params)
+    key = jax.random.key(0)
+    action = env.action_space(params).sample(key)
+
+    def shapes(what: str, function: Callable[..., Any], *args: Any) -> Any:
+        if exact:
+            return _traced(what, partial(jax.eval_shape, function), *args, params)
+        return jax.eval_shape(lambda *x: function(*x, params), *args)
+
+    def reset(key: Array, params: Any) -> Any:
+        return unpacked(env, env.reset(key, params), "reset", "obs, state")
+
+    def taken(key: Array, state: Any, action: Any, params: Any) -> Any:
+        obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
+        _check_outcome(reward, *flags, exact=exact)
+        return obs, state
+
+    def step(key: Array, state: Any, action: Any, params: Any) -> Any:
+        result = env.step(key, state, action, params)
+        require(
+            len(result) == 6,
+            f"step returned {len(result)} values, expected 6: obs, state, reward, "
+            "terminated, truncated, info.",
+        )
+        obs, state, *outcome, info = result
+        require(
+            "final_observation" in info,
+            f"info has {sorted(info)}, expected 'final_observation' too: the "
+            "observation before the reset.",
+        )
+        _check_outcome(*outcome, exact=exact)
+        return obs, state, info["final_observation"]
+
+    first, state = shapes("reset", reset, key)
+    check_member("reset returns an observation", first, space, exact)
+    if exact:
+        obs, after, final = shapes("step", step, key, state, action)
+        check_member("step returns an observation", obs, space)
+        check_member("info['final_observation'] is", final, space)
+        check_same("a state", state, after)
+        pairs = zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)
+        require(
+            all(one.weak_type == other.weak_type for one, other in pairs),
+            "some leaf of the state that reset returns is weakly typed, expected "
+            "otherwise: step is traced twice (use jnp.int32(0), not 0).",
+        )
+    later, after = shapes("step", taken, key, state, action)
+    check_member("step returns an observation", later, space, exact)
+    check_same("an observation", first, later)
+    check_same("a state", state, after)
+
+
 def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
     """Require the keys, shapes and dtypes of a space, part by part.
 
@@ -185,47 +240,40 @@ def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
-        by_key = isinstance(parts, dict)
-        keys = set(parts) if by_key else set(range(len(parts)))
-        there = isinstance(obs, dict) if by_key else type(obs) is tuple
-        given = set(obs if by_key else range(len(obs))) if there else obs
+        kind = dict if isinstance(parts, dict) else tuple
+        known = parts if kind is dict else dict(enumerate(parts))
+        given: Any = type(obs).__name__
+        if type(obs) is kind:
+            given = set(obs if kind is dict else range(len(obs)))
         require(
-            given == keys,
-            f"{what} with the parts {given}, expected a "
-            f"{'dict' if by_key else 'tuple'} with those of the observation space: "
-            f"{keys}.",
+            given == set(known),
+            f"{what} with the parts {given}, expected a {kind.__name__} with those of "
+            f"the observation space: {set(known)}.",
         )
-        for key in sorted(keys):
-            check_member(f"{what} at {key!r}", obs[key], parts[key], exact)
+        for key, part in known.items():
+            check_member(f"{what} at {key!r}", obs[key], part, exact)
         return
-    is_array = hasattr(obs, "shape") and hasattr(obs, "dtype")
     require(
-        is_array or exact,
+        hasattr(obs, "dtype"),
         f"{what} that is a {type(obs).__name__}, expected an array, as the observation "
         "space says.",
     )
-    shape = obs.shape if is_array else jnp.shape(obs)
-    dtype = obs.dtype if is_array else jnp.result_type(obs)
-    kind, most = (_KINDS.get(np.dtype(x).kind, 0) for x in (dtype, space.dtype))
-    fits = dtype == space.dtype if exact else kind <= most
-    kept = jax.dtypes.canonicalize_dtype(space.dtype)
-    is_narrowed = dtype == kept and kept != space.dtype
-    remedy = f" JAX keeps such numbers as {kept}: give the space that."
+    kind, most = (_KINDS.get(np.dtype(x.dtype).kind, 2) for x in (obs, space))
+    fits = obs.dtype == space.dtype if exact else kind <= most
     require(
-        fits and tuple(shape) == tuple(space.shape),
-        f"{what} of shape {shape} and dtype {dtype}, expected those of the observation "
-        f"space: {space.shape} and {space.dtype}.{remedy if is_narrowed else ''}",
+        fits and tuple(obs.shape) == tuple(space.shape),
+        f"{what} of shape {obs.shape} and dtype {obs.dtype}, expected those of the "
+        f"observation space: {space.shape} and {space.dtype}.",
     )
 
 
-def check_same(what: str, first: Any, later: Any, step: str = "step") -> None:
+def check_same(what: str, first: Any, later: Any) -> None:
     """Refuse what has other types after a step than after a reset.
 
     Args:
         what: Name of the two in the message.
-        first: Pytree of arrays, or their shapes, that reset returns.
-        later: Pytree of arrays, or their shapes, that a step returns.
-        step: Name of the function that returned `later`.
+        first: Pytree of shapes that reset returns.
+        later: Pytree of shapes that a step returns.
 
     Raises:
         RuleError: with the leaf, and its two types.
@@ -236,34 +284,30 @@ def check_same(what: str, first: Any, later: Any, step: str = "step") -> None:
     )
     require(
         before.keys() == now.keys(),
-        f"reset returns {what} with the leaves {', '.join(before)}, and {step} one "
-        f"with {', '.join(now)}, which a loop cannot carry. Give both the same.",
+        f"reset returns {what} with the leaves {', '.join(before)}, and step one with "
+        f"{', '.join(now)}, which a loop cannot carry. Give both the same.",
     )
     for name, known in before.items():
         where = f" whose {name.removeprefix('.')} is" if name else " of"
         require(
             now[name] == known,
-            f"reset returns {what}{where} {known}, and {step} one{where} {now[name]}, "
+            f"reset returns {what}{where} {known}, and step one{where} {now[name]}, "
             "which a loop cannot carry. Cast one of the two.",
         )
 
 
-def _check_outcome(
-    reward: Any, terminated: Any, truncated: Any, exact: bool = True
-) -> None:
+def _check_outcome(reward: Any, terminated: Any, truncated: Any, exact: bool) -> None:
     """Refuse a reward that is not one number, and a flag that is no truth value."""
-    is_number = _kind_of(reward) in ("f" if exact else "biuf")
+    is_number = hasattr(reward, "dtype") or isinstance(reward, int | float)
+    kinds = "f" if exact else "biuf"
     require(
-        is_number
-        and np.shape(reward) == ()
-        and (hasattr(reward, "dtype") or not exact),
-        f"step returns a reward of {_described(reward)}, expected one "
-        f"{'float' if exact else 'number'}, float32[]. Take one with reward[0], "
-        "reward.sum() or the like.",
+        is_number and _kind_of(reward) in kinds and np.shape(reward) == (),
+        f"step returns a reward of {_described(reward)}, expected one number, "
+        "float32[]. Take one with reward[0], reward.sum() or the like.",
     )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         # `~False` is -1 in Python; only `terminated` is negated.
-        is_jax = hasattr(flag, "dtype") or (name == "truncated" and not exact)
+        is_jax = hasattr(flag, "dtype") or name == "truncated"
         require(
             is_jax and _kind_of(flag) == "b" and np.shape(flag) == (),
             f"step returns {name} as {_described(flag)}, expected one truth value of "
@@ -283,19 +327,6 @@ def _described(value: Any) -> str:
     """A value in words: `int32[2]` of an array, else its class in Python."""
     is_array = hasattr(value, "dtype")
     return signature(value) if is_array else f"a Python {type(value).__name__}"
-
-
-def _check_pytree(what: str, tree: Any) -> None:
-    kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
-    if what == "state":
-        kinds = (jax.Array,)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        require(
-            isinstance(leaf, kinds),
-            f"{what}{jax.tree_util.keystr(path)} is a {type(leaf).__name__}, expected "
-            f"an array: a {what} is a pytree of arrays (register its class with "
-            "flax.struct.dataclass).",
-        )
 
 
 def _check_spaces(env: Environment, params: Any) -> None:
@@ -321,93 +352,43 @@ def _check_spaces(env: Environment, params: Any) -> None:
     )
 
 
-def _play_twice(env: Environment, params: Any, key: Array) -> Any:
-    """Reset, take two steps, each a compiled program; return what came out."""
-    key_reset, key_act, key_step, key_limit = jax.random.split(key, 4)
-    space: Any = env.observation_space(params)
-    reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
-    step = Counted(env.step)
-    obs, state = first = _traced("reset", reset, key_reset, params)
-    _check_pytree("state", state)
-    check_member("reset returned an observation", obs, space)
-    action = env.action_space(params).sample(key_act)
-    if env.steps_without_reset:
-        # Where it differs from a reset, `step` cannot be traced and does not say where.
-        step_env = partial(jax.eval_shape, env.step_env)
-        shapes = _traced("step", step_env, key_step, state, action, params)
-        if isinstance(shapes, tuple) and len(shapes) == 5:  # Else `step` says it.
-            check_member("step_env returned an observation", shapes[0], space)
-            check_same("a state", state, shapes[1], "step_env")
-    outputs: list[Any] = [first]
-    for i in range(2):
-        key_now = jax.random.fold_in(key_step, i)
-        result = _traced("step", step, key_now, state, action, params)
-        require(
-            len(result) == 6,
-            f"step returned {len(result)} values, expected 6: obs, state, reward, "
-            "terminated, truncated, info.",
-        )
-        obs, after, *outcome, info = result
-        _check_pytree("state", after)
-        check_member("step returned an observation", obs, space)
-        _check_outcome(*outcome)
-        final = info.get("final_observation")
-        require(
-            final is not None,
-            f"info has {sorted(info)}, expected 'final_observation' too: the "
-            "observation before the reset.",
-        )
-        check_member("info['final_observation'] is", final, space)
-        check_same("a state", state, after)
-        state = after
-        outputs.append(result)
-    require(
-        step.traces == 1,
-        f"step was traced {step.traces} times for two equal calls, expected once: "
-        "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
-    )
-    if _has_limit(params) and not env.terminal_limit:
-        _check_termination(env, step, params, first[1], key_limit)
-    return outputs
+def _with_limit(params: Any, steps: Any) -> Any:
+    """Parameters with another time limit of the same type."""
+    known = jnp.result_type(params.max_steps_in_episode)
+    return params.replace(max_steps_in_episode=jnp.asarray(steps, known))
 
 
-def _has_limit(params: Any) -> bool:
-    """Whether there is a time limit that is a number, and not drawn at every reset."""
-    limit = getattr(params, "max_steps_in_episode", None)
-    return isinstance(limit, int | float) or hasattr(limit, "dtype")
-
-
-def _with_limit(params: Any, steps: int) -> Any:
-    """Parameters with another time limit, of the same type: nothing is traced anew."""
-    known = params.max_steps_in_episode
-    is_python = isinstance(known, int | float)
-    limit = type(known)(steps) if is_python else jnp.asarray(steps, known.dtype)
-    return params.replace(max_steps_in_episode=limit)
-
-
-def _check_termination(
-    env: Environment, step: "Counted", params: Any, state: Any, key: Array
-) -> None:
+def _check_termination(env: Environment, params: Any, key: Array) -> None:
     """Require that steps at the time limit terminate only where later limits do too."""
-    later = _with_limit(params, LATER_LIMIT)
-    time = 0
-    for key_now in jax.random.split(key, TIME_LIMIT):
-        key_act, key_step = jax.random.split(key_now)
+
+    def step(carry: Any, key: Array) -> Any:
+        state, time = carry
+        key_act, key_step = jax.random.split(key)
         action = env.action_space(params).sample(key_act)
-        time += env.time_per_step
-        now = _with_limit(params, time)
-        at_limit = bool(step(key_step, state, action, now)[3])
-        _, state, _, terminated, truncated, _ = step(key_step, state, action, later)
+        time = time + env.time_per_step
+        at_limit = env.step(key_step, state, action, _with_limit(params, time))[3]
+        later = _with_limit(params, LATER_LIMIT)
+        _, state, _, terminated, truncated, _ = env.step(key_step, state, action, later)
+        after = jnp.where(terminated | truncated, 0, time)
+        return (state, after), (time, at_limit, terminated)
+
+    @jax.jit
+    def play(key: Array) -> Any:
+        key_reset, key_loop = jax.random.split(key)
+        _, state = env.reset(key_reset, params)
+        keys = jax.random.split(key_loop, TIME_LIMIT)
+        return jax.lax.scan(step, (state, jnp.int32(0)), keys)[1]
+
+    for time, at_limit, terminated in zip(*map(np.asarray, play(key)), strict=True):
         require(
-            at_limit == bool(terminated),
+            at_limit == terminated,
             f"the same step returns terminated={at_limit} with max_steps_in_episode = "
-            f"{time} and {bool(terminated)} with {LATER_LIMIT}, expected the same: a "
-            "learner takes what follows a termination to be worth nothing. Remove the "
+            f"{time} and {terminated} with {LATER_LIMIT}, expected the same: a learner "
+            "takes what follows a termination to be worth nothing. Remove the "
             "comparison of `time` with `max_steps_in_episode` from `step_env`: "
             "`Environment.step` sets `truncated`. Where the time that is left belongs "
             "to the task, put `envs.wrappers.TerminalLimit` around it.",
         )
-        time = 0 if terminated or truncated else time
 
 
 def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
@@ -507,17 +488,15 @@ def _random_step(
 def _check_rollout(env: Environment, steps: PlayedStep) -> None:
     """Require finite numbers, exclusive flags, final observations, members."""
     seen = (steps.obs, steps.final_obs)
-    found = {"an observation": seen, "a reward": steps.reward}
-    for name, values in found.items():
+    for name, values in {"an observation": seen, "a reward": steps.reward}.items():
         require(
             all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
             f"{name} was infinite or NaN, expected finite numbers.",
         )
-    both = int(jnp.sum(steps.terminated & steps.truncated))
     require(
-        both == 0,
-        f"terminated and truncated were both true in {both} steps, expected never: "
-        "an episode that ends by itself terminated.",
+        not jnp.any(steps.terminated & steps.truncated),
+        "terminated and truncated were both true in a step, expected never: an episode "
+        "that ends by itself terminated.",
     )
     _check_final_observation(env, steps)
     mine = _rows((steps.final_obs, steps.reward, steps.terminated))
@@ -535,28 +514,27 @@ def _check_rollout(env: Environment, steps: PlayedStep) -> None:
 
 
 def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
-    message = (
-        "info['final_observation'] was not the observation before the reset: {}; a "
-        "learner needs it to bootstrap through time limits."
-    )
     obs, final, expected = map(_rows, (steps.obs, steps.final_obs, steps.expected_obs))
-    require(
-        np.allclose(final, expected, atol=1e-5),
-        message.format("it differs from the one that step_env returns"),
-    )
     done = np.asarray(steps.terminated | steps.truncated)
-    require(
-        np.array_equal(final[~done], obs[~done]),
-        message.format("in the middle of an episode it differs from obs"),
-    )
     # Where chance is in the step there is nothing to compare with. But observations
     # that vary cannot all coincide with the first ones of the next episodes.
-    varies = np.ptp(obs, axis=(0, 1)).any()
-    require(
-        not (done.any() and varies and env.stochastic_transitions)
-        or not np.array_equal(final[done], obs[done]),
-        message.format("it always equals the first one of the next episode"),
-    )
+    varies = np.ptp(obs, axis=(0, 1)).any() and env.stochastic_transitions
+    is_first = varies and done.any() and np.array_equal(final[done], obs[done])
+    found = {
+        "it differs from the one that step_env returns": not np.allclose(
+            final, expected, atol=1e-5
+        ),
+        "in the middle of an episode it differs from obs": not np.array_equal(
+            final[~done], obs[~done]
+        ),
+        "it always equals the first one of the next episode": is_first,
+    }
+    for what, is_wrong in found.items():
+        require(
+            not is_wrong,
+            "info['final_observation'] was not the observation before the reset: "
+            f"{what}; a learner needs it to bootstrap through time limits.",
+        )
 
 
 def _rows(obs: Any) -> np.ndarray:
@@ -574,39 +552,19 @@ def _check_time_limit(env: Environment, steps: PlayedStep) -> None:
     """
     expected = -(-TIME_LIMIT // env.time_per_step)
     done = np.asarray(steps.terminated | steps.truncated)
+    truncated = np.asarray(steps.truncated)
     length = np.zeros(done.shape[1], int)
     for t in range(done.shape[0]):
         length += 1
-        wrong = length[np.asarray(steps.truncated)[t] | (length > expected)]
-        seen = int(wrong[wrong != expected][0]) if np.any(wrong != expected) else 0
+        wrong = length[(truncated[t] & (length != expected)) | (length > expected)]
         require(
-            seen == 0,
+            not len(wrong),
             f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
-            f"{'at least ' if seen > expected else ''}{seen} steps, expected "
-            f"truncation after exactly {expected}.",
+            f"{'at least ' if max(wrong, default=0) > expected else ''}"
+            f"{max(wrong, default=0)} steps, expected truncation after exactly "
+            f"{expected}.",
         )
         length[done[t]] = 0
-
-
-class Counted:
-    """A jitted function that counts how often it is traced.
-
-    Args:
-        fn: Function of arrays, which is jitted.
-    """
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.traces = 0
-
-        def counted(*args: Any) -> Any:
-            self.traces += 1
-            return fn(*args)
-
-        self._jitted = jax.jit(counted)
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the function, which is traced where the shapes are new."""
-        return self._jitted(*args)
 
 
 def signature(leaf: Array) -> str:

@@ -24,9 +24,6 @@ EMPTY, AGENT, WALL, GOAL = range(4)
 # Row and column change of: stay, right, down, left, up. Row 0 is at the top.
 MOVES = ((0, 0), (0, 1), (1, 0), (0, -1), (-1, 0))
 
-# RGB: goal red, wall green, agent blue, as in the original.
-COLOURS = np.array([(0, 0, 0), (0, 0, 255), (0, 255, 0), (255, 0, 0)], np.uint8)
-
 
 @struct.dataclass
 class DoorsState(EnvState):
@@ -58,20 +55,12 @@ class DoorsOptimum(NamedTuple):
     """The length and the return of the shortest path from each start.
 
     Attributes:
-        length: `[width, width]` int, steps by agent column and goal column; the time
-            limit where the goal is out of reach.
-        episode_return: `[width, width]` float, best return by agent column and goal
-            column.
-        mean_length: Mean of `length` over all starts.
-        mean_return: Mean of `episode_return` over all starts.
-        solvable: Share of starts whose goal can be reached in time.
+        length: `[width, width]` int, steps by agent column and goal column.
+        episode_return: `[width, width]` float, returns likewise.
     """
 
     length: np.ndarray
     episode_return: np.ndarray
-    mean_length: float
-    mean_return: float
-    solvable: float
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -183,74 +172,27 @@ class Doors(Environment[DoorsState, DoorsParams]):
             return Box(0.0, 1.0, (height, width, 3))
         return Box(0.0, 1.0, (4,))
 
-    def optimum(self, max_steps_in_episode: int | None = None) -> DoorsOptimum:
+    def optimum(self) -> DoorsOptimum:
         """Compute what the shortest path achieves from every start.
 
         A path uses height - 1 upward moves and, through the best door d, |a - d| +
-        |d - g| sideways ones. With a limit L some goals are out of reach; then the
-        best return is that of the cell nearest to the goal among those reachable.
-
-        Args:
-            max_steps_in_episode: Time limit; unlimited where not given.
+        |d - g| sideways ones; its return is the initial distance. The time limit is
+        left out.
         """
         height, width = self.size
-        columns, doors = np.arange(width), self.doors
-        agent, goal = columns[:, None, None], columns[None, :, None]
-        sideways = (np.abs(agent - doors) + np.abs(doors - goal)).min(axis=-1)
-        length = height - 1 + sideways
-        initial = np.hypot(height - 1, agent[..., 0] - goal[..., 0])
-        limit = np.inf if max_steps_in_episode is None else max_steps_in_episode
-        nearest = self._nearest_within(limit)
-        solved = length <= limit
-        returns = np.where(solved, initial, initial - nearest)
-        length = np.minimum(length, limit).astype(int)
-        return DoorsOptimum(
-            length=length,
-            episode_return=returns,
-            mean_length=float(length.mean()),
-            mean_return=float(returns.mean()),
-            solvable=float(solved.mean()),
+        agent, goal = np.arange(width)[:, None], np.arange(width)
+        through = np.abs(agent - self.doors)[:, None] + np.abs(
+            self.doors - goal[:, None]
         )
+        length = height - 1 + through.min(axis=-1)
+        return DoorsOptimum(length, np.hypot(height - 1, agent - goal))
 
-    def render(
-        self, state: DoorsState, params: DoorsParams | None = None, scale: int = 10
-    ) -> np.ndarray:
-        """Draw the grid: agent blue, wall green, goal red on black.
-
-        Args:
-            state: State of one environment.
-            params: Numbers of the environment, which the picture does not use.
-            scale: Pixels per cell.
-
-        Returns:
-            uint8 `[height * scale, width * scale, 3]`.
-        """
-        image = COLOURS[np.asarray(self._cells(state))]
-        return image.repeat(scale, axis=0).repeat(scale, axis=1)
-
-    def _nearest_within(self, limit: float) -> np.ndarray:
-        """Least distance to the goal within `limit` steps, `[agent, goal]`."""
-        height, width = self.size
-        row, column = np.mgrid[:height, :width]
-        in_wall = (row == self.wall_row) & ~np.isin(column, self.doors)
-        agent = np.arange(width)[:, None, None]
-        up = height - 1 - row
-        direct = up + np.abs(agent - column)
-        doors = self.doors[:, None, None, None]
-        through = (np.abs(agent - doors) + np.abs(doors - column)).min(axis=0) + up
-        steps = np.where(row > self.wall_row, direct, through)
-        reachable = (steps <= limit) & ~in_wall
-        goal = np.arange(width)[:, None, None]
-        distance = np.hypot(row, column - goal)
-        return np.where(reachable[:, None], distance, np.inf).min(axis=(-2, -1))
-
-    def _cells(self, state: DoorsState) -> Array:
-        """The grid, int32 `[height, width]`; the agent hides what it stands on."""
-        grid = np.full(self.size, EMPTY, np.int32)
-        grid[self.wall_row] = WALL
-        grid[self.wall_row, self.doors] = EMPTY
-        cells = jnp.where(self._mark(state.goal), GOAL, grid)
-        return jnp.where(self._mark(state.agent), AGENT, cells)
+    def _is_wall(self) -> np.ndarray:
+        """Bool `[height, width]`, true in the wall but for its doors."""
+        wall = np.zeros(self.size, bool)
+        wall[self.wall_row] = True
+        wall[self.wall_row, self.doors] = False
+        return wall
 
     def _mark(self, position: Array) -> Array:
         """Bool `[height, width]`, true at one cell. Compares: a scatter is slower."""
@@ -260,20 +202,20 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return in_row[:, None] & in_column[None, :]
 
     def _observe(self, state: DoorsState) -> Array:
-        if self.observation == "cells":
-            return self._cells(state).reshape(-1).astype(jnp.float32)
+        if self.observation == "coordinates":
+            edge = np.array(self.size * 2, np.float32) - 1
+            return jnp.concatenate([state.agent, state.goal]) / edge
+        agent, wall, goal = (
+            self._mark(state.agent),
+            self._is_wall(),
+            self._mark(state.goal),
+        )
         if self.observation == "planes":
-            wall = np.zeros(self.size, bool)
-            wall[self.wall_row] = True
-            wall[self.wall_row, self.doors] = False
-            planes = (
-                self._mark(state.agent),
-                jnp.asarray(wall),
-                self._mark(state.goal),
-            )
-            return jnp.stack(planes, axis=-1).astype(jnp.float32)
-        edge = np.array(self.size * 2, np.float32) - 1
-        return jnp.concatenate([state.agent, state.goal]) / edge
+            planes = jnp.stack([agent, jnp.asarray(wall), goal], axis=-1)
+            return planes.astype(jnp.float32)
+        # The agent hides what it stands on.
+        cells = jnp.where(goal, GOAL, np.where(wall, WALL, EMPTY).astype(np.int32))
+        return jnp.where(agent, AGENT, cells).reshape(-1).astype(jnp.float32)
 
 
 def _distance(a: Array, b: Array) -> Array:

@@ -18,9 +18,6 @@ NOT_GIVEN: Cell = (-1, -1)
 # Row and column change of: up, right, down, left. Row 0 is at the top.
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
-# RGB: ground, goal, cliff, agent.
-_COLOURS = np.array([(0, 0, 0), (255, 0, 0), (0, 160, 0), (0, 0, 255)], np.uint8)
-
 
 @struct.dataclass
 class GridState(EnvState):
@@ -225,30 +222,6 @@ class GridWorld(Environment[GridState, GridParams]):
             params: Numbers of the environment; `default_params` where not given.
         """
         return action_values(self.model(params), gamma)
-
-    def render(
-        self, state: GridState, params: GridParams | None = None, scale: int = 20
-    ) -> np.ndarray:
-        """Draw the grid: agent blue, goal red, cliff green on black.
-
-        Args:
-            state: State of one environment.
-            params: Numbers of the environment, which the picture does not use.
-            scale: Pixels per cell.
-
-        Returns:
-            uint8 `[height * scale, width * scale, 3]`.
-        """
-        height, width = self.size
-        cells = np.array(
-            [
-                [2 * bool(self.is_cliff(np.array([r, c]))) for c in range(width)]
-                for r in range(height)
-            ]
-        )
-        cells[self.goal] = 1
-        cells[tuple(np.asarray(state.position))] = 3
-        return _COLOURS[cells].repeat(scale, axis=0).repeat(scale, axis=1)
 
     def is_cliff(self, position: Array | np.ndarray) -> Array:
         """Return whether a cell `[2]` belongs to the cliff; a grid world has none."""

@@ -257,34 +257,6 @@ class Maze(Environment[MazeState, MazeParams]):
         late = params.time_penalty * steps / limit
         return jnp.where(steps <= limit, 1.0 - late, 0.0).astype(jnp.float32)
 
-    def render(
-        self, state: MazeState, params: MazeParams | None = None, scale: int = 20
-    ) -> np.ndarray:
-        """Draw the maze: walls grey, goal green, agent blue with a white nose.
-
-        Args:
-            state: State of one environment.
-            params: Numbers of the environment; `default_params` where not given.
-            scale: Pixels per cell.
-
-        Returns:
-            uint8 `[height * scale, width * scale, 3]`.
-        """
-        params = self.default_params if params is None else params
-        cells = np.zeros((*self.size, 3), np.uint8)
-        cells[np.asarray(self.walls_of(params))] = (110, 110, 110)
-        cells[tuple(np.asarray(self._place(params.goal)))] = (0, 160, 0)
-        row, column = (int(number) for number in state.position)
-        cells[row, column] = (0, 0, 255)
-        picture = cells.repeat(scale, axis=0).repeat(scale, axis=1)
-        # The nose is a third of the cell, on the side to which the agent looks.
-        third = max(1, scale // 3)
-        down, right = MOVES[int(state.direction)]
-        top = row * scale + (1 + down) * (scale - third) // 2
-        left = column * scale + (1 + right) * (scale - third) // 2
-        picture[top : top + third, left : left + third] = 255
-        return picture
-
     def _place(self, cell: Any) -> Array:
         """Row and column `[2]` of a cell's number."""
         cell = jnp.asarray(cell, jnp.int32)

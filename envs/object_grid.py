@@ -262,30 +262,6 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         each = np.where(masks, present[:, :, None], 1.0 - present[:, :, None])
         return masks, each.prod(-1), reward, going_on
 
-    def render(
-        self,
-        state: ObjectGridState,
-        params: ObjectGridParams | None = None,
-        scale: int = 20,
-    ) -> np.ndarray:
-        """Draw the grid: agent blue, objects that pay green, those that cost red.
-
-        Args:
-            state: State of one environment.
-            scale: Pixels per cell.
-
-        Returns:
-            uint8 `[height * scale, width * scale, 3]`.
-        """
-        params = self.default_params if params is None else params
-        picture = np.zeros((self.num_cells, 3), np.uint8)
-        rewards, cells = np.asarray(params.rewards), np.asarray(params.cells)
-        for k in np.flatnonzero(np.asarray(state.present)):
-            picture[cells[k]] = (0, 160, 0) if rewards[k] > 0 else (200, 0, 0)
-        picture[int(state.cell)] = (0, 0, 255)
-        whole = picture.reshape(*self.size, 3)
-        return whole.repeat(scale, axis=0).repeat(scale, axis=1)
-
     def _move(self, cell: Any, action: Any) -> Array:
         height, width = self.size
         change = jnp.asarray(MOVES, jnp.int32)[action]

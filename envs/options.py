@@ -1,5 +1,6 @@
-"""Checks of environments' options."""
+"""Checks of names and options, and what was probably meant."""
 
+import difflib
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -59,6 +60,23 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
         raise ValueError(
             f"{name} must be one of {', '.join(map(str, known))}, got {value!r}."
         )
+
+
+def guess(name: Any, known: Iterable[str], most: int = 1) -> str:
+    """Return " Did you mean X?", or nothing; capitals and underscores do not matter.
+
+    Args:
+        name: Name that is none of the known ones.
+        known: Names that there are.
+        most: How many of them are named.
+    """
+    folded = {one.casefold().replace("_", ""): one for one in known}
+    asked = str(name).casefold().replace("_", "")
+    # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
+    tails = [small for small in folded if small.rpartition("/")[2] == asked]
+    near = difflib.get_close_matches(asked, folded, n=most)
+    found = [folded[small] for small in dict.fromkeys([*tails, *near])]
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def _whole(value: Any) -> int | None:

@@ -1,7 +1,6 @@
 """Numbers put into an environment's parameters by name, each of them checked."""
 
 import dataclasses
-import difflib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .base import Environment
+from .options import guess
 from .wrappers import Distribution, Wrapper
 
 TIME_LIMIT = "max_steps_in_episode"
@@ -61,10 +61,9 @@ def _put_in(node: Any, values: Mapping, owner: str, drawn: Drawn | None) -> Any:
     new = {}
     for name, value in values.items():
         if name not in known:
-            guess = difflib.get_close_matches(str(name), list(known), n=1)
-            hint = f" Did you mean {guess[0]!r}?" if guess else ""
             raise ValueError(
-                f"{owner} has no {name!r}.{hint} Names: {', '.join(sorted(known))}."
+                f"{owner} has no {name!r}.{guess(name, known)} Names: "
+                f"{', '.join(sorted(known))}."
             )
         new[name] = _fit(known[name], value, f"{owner}: {name}", drawn)
     if isinstance(node, Mapping):
@@ -80,32 +79,33 @@ def _fit(default: Any, value: Any, owner: str, drawn: Drawn | None) -> Any:
         return _put_in(default, value, owner, drawn)
     if isinstance(default, bool | str) or default is None:
         return value  # A static field is no leaf, so it stays as it is.
-    if not jax.tree_util.all_leaves([default]):
-        _check_shapes(default, value, owner)
-        return value  # The value replaces a whole sub-structure.
+    if not jax.tree_util.all_leaves([default]):  # A whole structure inside.
+        if jax.tree.map(np.shape, value) != jax.tree.map(np.shape, default):
+            raise ValueError(
+                f"{owner} must be a {type(default).__name__} with arrays of the shapes "
+                f"of the default one, got {reprlib.repr(value)}."
+            )
+        return value
     try:
-        if value is None:  # NumPy would read it as NaN.
-            raise TypeError
         given = float(value) if isinstance(value, str) else value
-        dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
         number = given if isinstance(given, Tracer) else np.asarray(given, float)
+        if value is None:  # NumPy reads it as NaN.
+            raise TypeError
     except (TypeError, ValueError):
-        raise ValueError(_no_number(value, owner, drawn is not None)) from None
+        what = "a number"
+        if drawn is not None:
+            what += " or a distribution, such as purerl.randomisation.Uniform(0.5, 2.0)"
+        raise ValueError(f"{owner} must be {what}, got {value!r}.") from None
+    dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
     _check_number(number, dtype, owner)
     fitted = jnp.asarray(given, dtype)
-    if fitted.shape == np.shape(default):
-        return fitted
-    between = ""
-    if fitted.shape == (2,) and np.shape(default) == () and drawn is not None:
-        low, high = ("low", "high")
-        if not isinstance(number, Tracer):
-            low, high = map(shortest, np.sort(number))
-        between = f" To draw a number between two, use Uniform({low}, {high})."
-    raise ValueError(
-        f"{owner} has shape {fitted.shape}, expected {np.shape(default)}. To train one "
-        f"agent per value, use jax.vmap(train, in_axes=(None, 0))(key, overrides)."
-        f"{between}"
-    )
+    if fitted.shape != np.shape(default):
+        raise ValueError(
+            f"{owner} has shape {fitted.shape}, expected {np.shape(default)}. To train "
+            "one agent per value, use jax.vmap(train, in_axes=(None, 0))(key, "
+            "overrides)."
+        )
+    return fitted
 
 
 def _draw(default: Any, distribution: Any, owner: str, drawn: Drawn) -> Any:
@@ -122,46 +122,6 @@ def _draw(default: Any, distribution: Any, owner: str, drawn: Drawn) -> Any:
     )
 
 
-def _no_number(value: Any, owner: str, may_be_drawn: bool) -> str:
-    """The sentence about a parameter that is no number."""
-    needed = "a number"
-    if may_be_drawn:
-        needed += " or a distribution, such as Uniform(0.5, 2.0)"
-    got, rest = repr(value), ""
-    if isinstance(value, type):
-        call = f"call it to make one: {value.__name__}(...)"
-        got = f"the class {value.__name__}; {call}"
-    elif isinstance(value, str) and "(" in value:
-        rest = (
-            " Text is for files and command lines: "
-            f"purerl.serialise.parse_part({value!r}) reads it."
-        )
-    elif callable(value):
-        rest = (
-            " What follows the share of the run is trained by purerl.train_schedules "
-            'in pieces, such as {"env_params.length": 0.2} from an update on, or by a '
-            "loop around make_algorithm(...).step with traced numbers; see "
-            "docs/curricula.md, Physics that change along training."
-        )
-    return f"{owner} must be {needed}, got {got}.{rest}"
-
-
-def _check_shapes(default: Any, value: Any, owner: str) -> None:
-    """Refuse a sub-structure whose arrays do not fit where it is put."""
-    if jax.tree.structure(default) != jax.tree.structure(value):
-        raise ValueError(
-            f"{owner} must be a {type(default).__name__} like the default one, got "
-            f"{type(value).__name__}."
-        )
-    mine = jax.tree_util.tree_leaves_with_path(default)
-    for (path, expected), given in zip(mine, jax.tree.leaves(value), strict=True):
-        if np.shape(expected) != np.shape(given):
-            raise ValueError(
-                f"{owner}{jax.tree_util.keystr(path)} has shape {np.shape(given)}, "
-                f"expected {np.shape(expected)}."
-            )
-
-
 def _check_number(value: Any, dtype: Any, owner: str) -> None:
     """Refuse NaN, and where a whole number is kept, what is none or does not fit."""
     if isinstance(value, Tracer):
@@ -170,14 +130,12 @@ def _check_number(value: Any, dtype: Any, owner: str) -> None:
         raise ValueError(f"{owner} must not be NaN.")
     if not jnp.issubdtype(dtype, jnp.integer):
         return
-    if not np.all(value == np.round(value)):
-        raise ValueError(f"{owner} must be a whole number, got {value}.")
-    check_limit(value, owner)
     least, most = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
-    if not np.all((least <= value) & (value <= most)):
+    is_whole = np.all((value == np.round(value)) & (least <= value) & (value <= most))
+    check_limit(value, owner)
+    if not is_whole:
         raise ValueError(
-            f"{owner} must be a whole number from {least} to {most}, got {value}: it "
-            f"is kept as {dtype}. Give a number in this range."
+            f"{owner} must be a whole number from {least} to {most}, got {value}."
         )
 
 
@@ -197,9 +155,7 @@ def check_limit(value: Any, owner: str) -> None:
     number = np.asarray(value)
     if number.dtype.kind in "iuf" and not np.all((number >= 1) & (number < 2**31)):
         raise ValueError(
-            f"{owner} must be a number of steps from 1 to {2**31 - 1}, got {value}. "
-            "Where nothing should end an episode, give 1000000000; eval_max_steps "
-            "bounds the evaluations."
+            f"{owner} must be a number of steps from 1 to {2**31 - 1}, got {value}."
         )
 
 

@@ -12,7 +12,7 @@ All of them but the chain terminate; the time limit never acts in them.
 """
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,8 @@ class ProbeParams(EnvParams):
 class Probe(Environment[ProbeState, ProbeParams]):
     """The base of the probes: one number observed, two actions, no chance in a step.
 
+    A probe says with `pay` what its last step pays, times the parameter `reward`.
+
     Attributes:
         shows_sign: Whether the first observation is a sign that is drawn, else 0.
     """
@@ -79,16 +81,36 @@ class Probe(Environment[ProbeState, ProbeParams]):
             sign = jax.random.rademacher(key, (), jnp.float32)
         return sign[None], ProbeState(jnp.int32(0), sign)
 
+    def step_env(
+        self, key: Array, state: ProbeState, action: Array, params: Any
+    ) -> Step:
+        """Pay in the last step, which ends the episode."""
+        is_last = self.is_last(state, params)
+        paid = self.pay(state, action, params) * params.reward
+        reward = jnp.where(is_last, paid, 0.0).astype(jnp.float32)
+        next_state = ProbeState(state.time + 1, state.sign)
+        return self.later_obs(state), next_state, reward, is_last, {}
+
+    def pay(self, state: ProbeState, action: Array, params: Any) -> Any:
+        """Return the reward of the last step, before `reward` scales it."""
+        raise NotImplementedError
+
+    def is_last(self, state: ProbeState, params: Any) -> Array:
+        """Return whether the step ends the episode; the first one does."""
+        return jnp.asarray(True)
+
+    def later_obs(self, state: ProbeState) -> Array:
+        """Return the observation after a step: the sign again."""
+        return state.sign[None]
+
 
 @dataclasses.dataclass(unsafe_hash=True)
 class ConstantRewardProbe(Probe):
     """One step, reward 1 whatever is done. V = 1."""
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
-    ) -> Step:
-        """End the episode, pay the reward."""
-        return _end(state, jnp.zeros(1), 1.0, params)
+    def pay(self, state: ProbeState, action: Array, params: ProbeParams) -> float:
+        """Return 1."""
+        return 1.0
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -97,36 +119,31 @@ class ObservationRewardProbe(Probe):
 
     shows_sign: ClassVar[bool] = True
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
-    ) -> Step:
-        """End the episode, pay what was shown."""
-        return _end(state, state.sign[None], state.sign, params)
+    def pay(self, state: ProbeState, action: Array, params: ProbeParams) -> Array:
+        """Return what was shown."""
+        return state.sign
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class DelayedRewardProbe(Probe):
+class DelayedRewardProbe(ConstantRewardProbe):
     """Two steps, observations 0 then 1, reward 1 for the second. V = gamma, then 1."""
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
-    ) -> Step:
-        """Show 1; pay and end on the second step."""
-        is_last = state.time == 1
-        reward = jnp.where(is_last, params.reward, 0.0).astype(jnp.float32)
-        next_state = ProbeState(state.time + 1, jnp.float32(0.0))
-        return jnp.ones(1), next_state, reward, is_last, {}
+    def is_last(self, state: ProbeState, params: ProbeParams) -> Array:
+        """Return whether it is the second step."""
+        return state.time == 1
+
+    def later_obs(self, state: ProbeState) -> Array:
+        """Return 1."""
+        return jnp.ones(1)
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class ActionRewardProbe(Probe):
     """One step, action 1 pays +1, action 0 pays -1. Best return 1."""
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
-    ) -> Step:
-        """End the episode, pay for the action alone."""
-        return _end(state, jnp.zeros(1), jnp.where(action == 1, 1.0, -1.0), params)
+    def pay(self, state: ProbeState, action: Array, params: ProbeParams) -> Array:
+        """Pay for the action alone."""
+        return jnp.where(action == 1, 1.0, -1.0)
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -138,12 +155,9 @@ class ActionObservationProbe(Probe):
 
     shows_sign: ClassVar[bool] = True
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
-    ) -> Step:
-        """End the episode, pay for agreement of action and sign."""
-        agrees = (action == 1) == (state.sign > 0)
-        return _end(state, state.sign[None], jnp.where(agrees, 1.0, -1.0), params)
+    def pay(self, state: ProbeState, action: Array, params: ProbeParams) -> Array:
+        """Pay for agreement of action and sign."""
+        return jnp.where((action == 1) == (state.sign > 0), 1.0, -1.0)
 
 
 @struct.dataclass
@@ -159,7 +173,7 @@ class MemoryProbeParams(ProbeParams):
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class MemoryProbe(Probe):
+class MemoryProbe(ActionObservationProbe):
     """The sign is shown once, at the start; the action after the blanks must match it.
 
     Right pays +1, wrong -1, and the actions before count for nothing. Best return 1,
@@ -173,8 +187,6 @@ class MemoryProbe(Probe):
 
     continuous: bool = False
 
-    shows_sign: ClassVar[bool] = True
-
     @property
     def default_params(self) -> MemoryProbeParams:
         """The default parameters, with three blanks."""
@@ -184,19 +196,19 @@ class MemoryProbe(Probe):
         """Return two actions, or an interval."""
         return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
 
-    def step_env(
-        self, key: Array, state: ProbeState, action: Array, params: MemoryProbeParams
-    ) -> Step:
-        """Show nothing; after the last blank end the episode and pay for agreement."""
-        is_last = state.time == params.blanks
+    def pay(self, state: ProbeState, action: Array, params: ProbeParams) -> Array:
+        """Pay for agreement of action and sign."""
         if self.continuous:
-            paid = params.reward * state.sign * jnp.clip(action[0], -1.0, 1.0)
-        else:
-            agrees = (action == 1) == (state.sign > 0)
-            paid = jnp.where(agrees, params.reward, -params.reward)
-        reward = jnp.where(is_last, paid, 0.0).astype(jnp.float32)
-        next_state = ProbeState(state.time + 1, state.sign)
-        return jnp.zeros(1), next_state, reward, is_last, {}
+            return state.sign * jnp.clip(action[0], -1.0, 1.0)
+        return super().pay(state, action, params)
+
+    def is_last(self, state: ProbeState, params: MemoryProbeParams) -> Array:
+        """Return whether it is the step after the last blank."""
+        return state.time == params.blanks
+
+    def later_obs(self, state: ProbeState) -> Array:
+        """Return 0."""
+        return jnp.zeros(1)
 
 
 @struct.dataclass
@@ -237,26 +249,13 @@ class ContinuousProbe(Probe):
         params = self.default_params if params is None else params
         return Box(params.low, params.high, (1,))
 
-    def step_env(
-        self,
-        key: Array,
-        state: ProbeState,
-        action: Array,
-        params: ContinuousProbeParams,
-    ) -> Step:
-        """End the episode, charge the squared distance to the best action."""
+    def pay(
+        self, state: ProbeState, action: Array, params: ContinuousProbeParams
+    ) -> Array:
+        """Charge the squared distance to the best action."""
         best = params.target + params.target_slope * state.sign
         taken = jnp.clip(action[0], params.low, params.high)
-        return _end(state, state.sign[None], -((taken - best) ** 2), params)
-
-
-def _end(
-    state: ProbeState, obs: Array, reward: float | Array, params: ProbeParams
-) -> Step:
-    """Terminate; `reward` is scaled by `params.reward`."""
-    reward = jnp.asarray(reward * params.reward, jnp.float32)
-    next_state = ProbeState(state.time + 1, state.sign)
-    return obs, next_state, reward, jnp.asarray(True), {}
+        return -((taken - best) ** 2)
 
 
 @struct.dataclass
@@ -295,7 +294,7 @@ class ChainMDP(Environment[ChainState, ChainParams]):
 
     The time limit is no part of the task (Pardo et al. 2018, "Time Limits in
     Reinforcement Learning"), so V(i) = reward * gamma^(length - 1 - i), whatever the
-    limit. A learner that takes truncation for termination gets `merged_values`.
+    limit. A learner that takes truncation for termination gets other values.
 
     Attributes:
         length: Number of positions, at least 2.
@@ -346,40 +345,6 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         params = self.default_params if params is None else params
         steps_to_go = np.arange(self.length - 1, -1, -1)
         return float(params.reward) * gamma**steps_to_go
-
-    def merged_values(
-        self, gamma: float, params: ChainParams | None = None, lam: float = 0.0
-    ) -> np.ndarray:
-        """Compute the values a learner settles on if truncation counts as termination.
-
-        Position i is visited with equal frequency at the times
-        t = 0 .. min(i, limit - 1), because starts are uniform. There the return is
-
-            G(i, t) = 0                                           if t = limit - 1
-                    = gamma ((1 - lam) V(i+1) + lam G(i+1, t+1))  otherwise
-
-        except G(length - 1, t) = reward, and V(i) is the mean of G(i, t) over t.
-
-        Args:
-            gamma: Discount.
-            params: Numbers of the chain.
-            lam: Trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
-                it supposes that rollouts hold whole episodes.
-
-        Returns:
-            V `[length]`.
-        """
-        params = self.default_params if params is None else params
-        limit = int(params.max_steps_in_episode)
-        values = np.zeros(self.length)
-        later = np.full(limit + 1, float(params.reward))  # G(i+1, t) for every t.
-        values[-1] = float(params.reward)
-        for i in range(self.length - 2, -1, -1):
-            returns = gamma * ((1 - lam) * values[i + 1] + lam * later[1:])
-            returns[limit - 1] = 0.0
-            values[i] = returns[: min(i, limit - 1) + 1].mean()
-            later = np.append(returns, 0.0)
-        return values
 
     def _observe(self, position: Array) -> Array:
         return jax.nn.one_hot(position, self.length, dtype=jnp.float32)

@@ -5,7 +5,6 @@ checking a name imports none of them, which takes seconds.
 """
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,12 +19,12 @@ from .adapters.adapt import adapt
 from .adapters.adapted import Adapted
 from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
 from .adapters.packages import (
+    is_rerun,
     object_at,
     own_names,
     read_call,
     refused_options,
     require_package,
-    with_opengl_as_asked,
 )
 from .base import Environment, EnvParams, is_env_class
 from .cartpole import CartPole
@@ -33,6 +32,7 @@ from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
 from .maze import Maze
 from .object_grid import ObjectGrid
+from .options import guess
 from .spaces import Space
 from .swingup import (
     CartpoleBalance,
@@ -83,7 +83,6 @@ class _Package(NamedTuple):
         names: Names of its environments, for hints.
         install: What pip installs, where it is no extra.
         on_host: Whether its environments are stepped on the host.
-        draws_by_mujoco: Whether importing it imports MuJoCo, which looks for OpenGL.
     """
 
     adapter: str
@@ -91,7 +90,6 @@ class _Package(NamedTuple):
     names: tuple[str, ...] = ()
     install: str = ""
     on_host: bool = False
-    draws_by_mujoco: bool = False
 
 
 def make(id: str, **options: Any) -> Environment:
@@ -112,9 +110,11 @@ def make(id: str, **options: Any) -> Environment:
     factory = _entry(id).factory
     try:
         inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        taken = [x for x in inspect.signature(factory).parameters if x != "self"]
-        raise refused_options(id, options, error, taken or ["none"]) from None
+    except (TypeError, ValueError) as error:  # A partial may have no signature.
+        given = {**getattr(factory, "keywords", {}), **options}
+        fields = inspect.signature(getattr(factory, "func", factory)).parameters
+        taken = [name for name in fields if name != "self"]
+        raise refused_options(id, given, error, taken or ["none"]) from None
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
     with nullcontext() if is_on_host(id) else jax.ensure_compile_time_eval():
@@ -148,9 +148,11 @@ def register(id: str, factory: Factory) -> None:
             f"id {id!r} begins with {id.partition('/')[0]}/, under which environments "
             "of that package are found: choose another."
         )
-    if id in _ENTRIES and not _is_rerun(factory, _ENTRIES[id]):
+    known = _ENTRIES.get(id, _Entry(None, ""))
+    is_own = known.source == "registered" and is_rerun(factory, known.factory)
+    if known.source and not is_own:
         raise ValueError(
-            f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
+            f"id {id!r} is already registered ({known.source}): choose another."
         )
     _ENTRIES[id] = _Entry(factory, "registered")
 
@@ -193,12 +195,12 @@ def describe(id: str, **options: Any) -> EnvDescription:
     """
     env = make(id, **options)
     params = env.default_params
-    # The first line of the documentation that is no heading, as brax's begins with. Of
-    # another package's class it is the adapter's, where the class has none of its own.
+    # Another package's class may have no documentation but what dataclasses write.
     inside = type(getattr(env, "wrapped", env))
-    own = vars(inside).get("__doc__") or ""
-    has_own = own and not own.startswith(f"{inside.__name__}(")  # As dataclasses have.
-    lines = (inspect.getdoc(inside if has_own else type(env)) or "").splitlines()
+    doc = vars(inside).get("__doc__") or ""
+    if not doc or doc.startswith(f"{inside.__name__}("):
+        inside = type(env)
+    lines = inspect.getdoc(inside).splitlines()  # type: ignore[union-attr]
     return EnvDescription(
         id=id,
         source=source_of(id),
@@ -240,48 +242,20 @@ def _by_path(id: str) -> Factory:
             f"env must name a class of environments, and {path} is {found!r}; give "
             "what a function makes a name: envs.register(id, function)."
         )
-    fields = inspect.signature(found)
-    try:
-        fields.bind_partial(*places, **names)
-    except TypeError as error:
-        raise refused_options(path, names, error, fields.parameters) from None
     return partial(found, *places, **names)
 
 
-def _is_rerun(factory: Factory, entry: _Entry) -> bool:
-    """Return whether a user's factory is the registered one, its code run once more."""
-    new, old = (
-        (getattr(x, "__module__", ""), getattr(x, "__qualname__", ""))
-        for x in (factory, entry.factory)
-    )
-    # Another lambda would have the same name.
-    is_named = bool(new[1]) and not new[1].endswith("<lambda>")
-    return entry.source == "registered" and is_named and new == old
-
-
 def _unknown_id(id: str) -> str:
-    first, _, rest = str(id).partition("/")
-    package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    if package in SUITES and rest:
-        return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
         *(f"brax/{name}" for name in own_names()),
         *(f"{key}/{name}" for key, one in _PACKAGES.items() for name in one.names),
     ]
-    folded = {known.casefold(): known for known in named}
-    bare = str(id).casefold()
-    near = difflib.get_close_matches(bare, list(folded), n=3, cutoff=0.5)
-    # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
-    tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
-    guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
-    hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
     others = ", ".join(f"{name}/NAME" for name in SUITES)
-    adds = "brax.envs.register_environment" if package == "brax" else "envs.register"
     return (
-        f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
-        f"which there are {others}; `{adds}` adds one. On purerl's command line, "
-        "--import MODULE imports the module that does so."
+        f"env {id!r} is not registered.{guess(id, named, 3)} `envs.registered()` lists "
+        f"the ids, beside which there are {others}; `envs.register` adds one. On "
+        "purerl's command line, --import MODULE imports the module that does so."
     )
 
 
@@ -291,19 +265,22 @@ def _adapted(package: str, name: str, /, **options: Any) -> Environment:
     if theirs.needs:
         require_package(theirs.needs, theirs.install or f"purerl[{package}]")
     module, _, cls = theirs.adapter.partition(":")
-    with with_opengl_as_asked() if theirs.draws_by_mujoco else nullcontext():
-        found = import_module(f".adapters.{module}", __package__)
-    return getattr(found, cls)(name, **options)
+    found = import_module(f".adapters.{module}", __package__)
+    try:
+        return getattr(found, cls)(name, **options)
+    except TypeError as error:
+        if not options:
+            raise
+        id = name if package == "gymnax" else f"{package}/{name}"
+        raise refused_options(id, options, error) from error
 
 
 _PACKAGES = {
     "gymnax": _Package("gymnax:GymnaxEnvironment"),
-    "brax": _Package("brax:BraxEnvironment", draws_by_mujoco=True),
+    "brax": _Package("brax:BraxEnvironment"),
     "craftax": _Package("craftax:CraftaxEnvironment", "craftax", CRAFTAX_NAMES),
     "jumanji": _Package("jumanji:JumanjiEnvironment", "jumanji", JUMANJI_NAMES),
-    "playground": _Package(
-        "playground:PlaygroundEnvironment", "mujoco_playground", draws_by_mujoco=True
-    ),
+    "playground": _Package("playground:PlaygroundEnvironment", "mujoco_playground"),
     "navix": _Package("navix:NavixEnvironment", "navix"),
     "xminigrid": _Package("xminigrid:XMiniGridEnvironment", "xminigrid"),
     "pgx": _Package("pgx:PgxEnvironment", "pgx"),

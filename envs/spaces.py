@@ -136,7 +136,12 @@ class Box(Space):
         self.dtype = np.dtype(dtype)
         self.low = _bound("low", low, self.shape, self.dtype)
         self.high = _bound("high", high, self.shape, self.dtype)
-        _check_order(self.low, self.high)
+        known = not any(isinstance(x, Tracer) for x in (self.low, self.high))
+        if known and not np.all(self.low <= self.high):
+            raise ValueError(
+                f"low must not be greater than high, got {_brief(self.low)} and "
+                f"{_brief(self.high)}."
+            )
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, or from a clipped normal where there are no two bounds.
@@ -195,38 +200,24 @@ def without_far_ends(bound: Any) -> Any:
 
 
 def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """A bound as an array of the space's shape and dtype, which must hold it."""
     if np.shape(value) not in ((), shape):
         raise ValueError(
             f"{name} has shape {np.shape(value)}, but the space has shape {shape}."
         )
     if isinstance(value, Tracer):
         return jnp.broadcast_to(value, shape).astype(dtype)
-    return np.broadcast_to(_numbers(name, value, dtype), shape)
-
-
-def _numbers(name: str, value: Any, dtype: np.dtype) -> np.ndarray:
-    """A bound as an array of the space's dtype, which must hold it."""
-    given = np.asarray(value)
     try:
         with np.errstate(all="ignore"):
-            kept = given.astype(dtype)
+            kept = np.asarray(value).astype(dtype)
     except (TypeError, ValueError):
         kept = np.asarray(np.nan)
     is_whole = dtype.kind in "iub"
-    if np.isnan(kept).any() or (is_whole and not np.array_equal(kept, given)):
+    if np.isnan(kept).any() or (is_whole and not np.array_equal(kept, value)):
         raise ValueError(
             f"{name} is {value!r}, expected a number that {dtype.name} holds."
         )
-    return kept
-
-
-def _check_order(low: Any, high: Any) -> None:
-    """Refuse a space without members, as far as its bounds are known."""
-    if isinstance(low, Tracer) or isinstance(high, Tracer) or np.all(low <= high):
-        return
-    raise ValueError(
-        f"low must not be greater than high, got {_brief(low)} and {_brief(high)}."
-    )
+    return np.broadcast_to(kept, shape)
 
 
 def _brief(bound: Any) -> str:

@@ -20,7 +20,6 @@ u is the motor's force and f that of a rail end (`_rail_force`).
 """
 
 import dataclasses
-import math
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -29,7 +28,6 @@ import numpy as np
 from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
-from .cartpole import _draw_line
 from .spaces import Box
 
 Number = float | Array
@@ -326,29 +324,6 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         """Return a space that bounds cosine and sine only: the rail's ends are soft."""
         high = np.array([np.inf, 1.0, 1.0, np.inf, np.inf], np.float32)
         return Box(-high, high, (5,))
-
-    def render(
-        self, state: SwingupState, params: SwingupParams | None = None
-    ) -> np.ndarray:
-        """Draw cart (dark), pole (brown), rail and its ends, uint8 `[200, 300, 3]`.
-
-        The width of the picture is the rail with 0.2 m to spare at each end.
-        """
-        params = self.default_params if params is None else params
-        image = np.full((200, 300, 3), 255, np.uint8)
-        scale = 150 / (float(params.rail_length) + 0.2)
-        cart = np.array([150 + scale * float(state.motion.x), 100.0])
-        theta, pole = float(state.motion.theta), float(params.pole_length) * scale
-        tip = cart + pole * np.array([math.sin(theta), -math.cos(theta)])
-        end = np.array([scale * float(params.rail_length), 0.0])
-        centre, up = np.array([150.0, 100.0]), np.array([0.0, 8.0])
-        _draw_line(image, centre - end, centre + end, 1, 120)
-        for post in (centre - end, centre + end):
-            _draw_line(image, post - up, post + up, 1, 120)
-        half = np.array([10.0, 0.0])
-        _draw_line(image, cart - half, cart + half, 6, (40, 40, 60))
-        _draw_line(image, cart, tip, 3, (200, 140, 90))
-        return image
 
 
 class CartpoleSwingupSparse(CartpoleSwingup):

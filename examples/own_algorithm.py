@@ -46,7 +46,7 @@ def learn(agent, state, played, key):
     weight = standardise(to_go.ravel(), agent.axis_name)
     batch = *on_policy.flatten((seen.obs, steps.action)), weight
     own = partial(loss, agent)
-    params, opt, metrics = on_policy.gradient_step(agent, state, own, batch, played)
+    params, opt, metrics = on_policy.gradient_step(agent, state, played, own, batch)
     return on_policy.Learned(params, opt, metrics, reward_scale)
 
 

@@ -14,7 +14,7 @@ from frame import markdown, options
 from interval_coverage import DISTRIBUTIONS
 
 from purerl.report import statistics
-from purerl.report.statistics.resampling import resampled
+from purerl.report.statistics import resampling
 
 NAMES = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
 SHAPES = (  # Statistic, runs of each task, tasks.
@@ -45,8 +45,10 @@ def coverage(
     inside = np.zeros(2)
     for number in range(repeats):
         scores = DISTRIBUTIONS[name][0](rng, (runs, tasks))
-        draws = resampled(scores, (statistic,), RESAMPLES, seed=number)
-        plain = np.quantile(draws[:, 0], (0.025, 0.975))
+        scores = np.sort(scores, axis=0)
+        draw = resampling.statistic_of(scores, statistic)
+        draws = resampling.bootstrap(draw, np.isfinite(scores), RESAMPLES, number)
+        plain = np.quantile(draws, (0.025, 0.975))
         printed = statistics.estimate(
             scores, statistic, resamples=RESAMPLES, seed=number
         )

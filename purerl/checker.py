@@ -19,7 +19,6 @@ from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
 from purerl.envs.checker import (
-    Counted,
     RuleError,
     is_equal,
     require,
@@ -41,6 +40,27 @@ REPEATS = 9
 
 class AlgorithmCheckError(AssertionError):
     """An algorithm breaks a rule of the contract."""
+
+
+class Counted:
+    """A jitted function that counts how often it is traced.
+
+    Args:
+        fn: Function of arrays, which is jitted.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.traces = 0
+
+        def counted(*args: Any) -> Any:
+            self.traces += 1
+            return fn(*args)
+
+        self._jitted = jax.jit(counted)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function, which is traced where the shapes are new."""
+        return self._jitted(*args)
 
 
 @in_32_bits

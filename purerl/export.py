@@ -16,8 +16,7 @@ environment takes them. The parameters are constants in them.
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,8 @@ from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError, TrainConfig, heads_of, terms_of
+from purerl.config import ConfigError, TrainConfig
+from purerl.losses.extra import heads_of, terms_of
 from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
@@ -96,11 +96,8 @@ def export_policy(
     """
     save = _safetensors("onnx" if onnx else "export")
     check_agent(state)
-    if batch is not None:
-        is_whole = isinstance(batch, int | np.integer) and not isinstance(batch, bool)
-        if not is_whole or batch < 1:
-            raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
-        batch = int(batch)
+    if batch is not None and not (isinstance(batch, int | np.integer) and batch >= 1):
+        raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
     bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
@@ -138,15 +135,14 @@ def _own_folder(out: str | Path) -> Path:
         ConfigError: there is something else.
     """
     folder = Path(out).expanduser()
-    is_folder = folder.is_dir()
-    if folder.exists() and not is_folder:
+    if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: {folder} is a file; name a folder.")
-    if is_folder and any(folder.iterdir()) and not (folder / _ABOUT).exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / _ABOUT).exists():
         raise ConfigError(
             f"out: {folder} has files of something else; name a new folder, or that of "
             "an earlier export."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -303,53 +299,16 @@ def _space(space: Any) -> dict[str, Any]:
     }
 
 
-def _is_array(about: Any) -> bool:
-    """Return whether this describes one array, not an observation of several parts."""
-    return isinstance(about, dict) and set(about) == {"shape", "dtype"}
-
-
-def _parts(about: Any, write: Callable[[Any], str]) -> str:
-    """The code of an array, or of the dictionary or tuple of arrays."""
-    if _is_array(about):
-        return write(about)
-    if isinstance(about, dict):
-        inside = (f'"{key}": {_parts(part, write)}' for key, part in about.items())
-        return f"{{{', '.join(inside)}}}"
-    return f"({', '.join(_parts(part, write) for part in about)},)"
-
-
-def _zeros(rows: int, about: Any) -> str:
-    """Code that makes `rows` of what is described."""
-
-    def write(array: Any) -> str:
-        shape = ", ".join(map(str, [rows, *array["shape"]]))
-        return f'np.zeros(({shape},), "{array["dtype"]}")'
-
-    return _parts(about, write)
-
-
-def _lengths(batch: Any, about: Any) -> str:
-    """The lengths of the axes of what is described."""
-
-    def write(array: Any) -> str:
-        return f"[{', '.join(map(str, [batch, *array['shape']]))}]"
-
-    return _parts(about, write)
-
-
 def readme(about: dict[str, Any]) -> str:
-    """Return how to use the folder, with this agent's shapes.
+    """Return how to use the folder.
 
     Args:
         about: Contents of `policy.json`.
     """
-    batch = "batch" if about["batch"] == "any" else about["batch"]
-    rows = 8 if about["batch"] == "any" else about["batch"]
-    zeros = ", ".join(_zeros(rows, m) for m in about["memory"])
     call = "action = policy.call(obs)"
     if about["memory"]:
         call = (
-            f"memory = [{zeros}]  # zero at the start of an episode\n"
+            "# The memory is zero at the start of an episode.\n"
             "action, *memory = policy.call(obs, *memory)"
         )
     text = f"""# A policy for {about["environment"]}
@@ -358,20 +317,31 @@ Trained and exported by purerl {about["versions"]["purerl"]}. To use it takes JA
 `pip install jax flatbuffers`.
 
 ```python
+import jax
 import numpy as np
 from jax import export
 
 with open("{about["files"]["deterministic"]}", "rb") as file:
     policy = export.deserialize(bytearray(file.read()))
-obs = {_zeros(rows, about["observation"])}
+
+
+def zeros(x):
+    # 8 observations, where the policy takes any number.
+    return np.zeros([n if isinstance(n, int) else 8 for n in x.shape], x.dtype)
+
+
+shapes, _ = jax.tree.unflatten(policy.in_tree, policy.in_avals)
+obs, *memory = jax.tree.map(zeros, shapes)
 {call}
 ```
 
-Observations are {_lengths(batch, about["observation"])} {_form(about["environment"])};
+Observations are as many as you like, {_form(about["environment"])};
 what the policy does to them, such as normalisation, is inside. `policy.json` has the
-spaces and the config of the training run, `weights.safetensors` the parameters and
-statistics by name.
+shape of one, the spaces and the config of the training run, `weights.safetensors` the
+parameters and statistics by name.
 """
+    if about["batch"] != "any":
+        text = text.replace("as many as you like", str(about["batch"]))
     if about["key"]:
         words = about["key"]["shape"]
         text += f"""
@@ -436,7 +406,15 @@ def to_onnx(
     Raises:
         ConfigError: the converter is not installed, or it cannot convert the policy.
     """
-    convert = _converter()
+    try:
+        from jax2onnx import to_onnx as convert  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ConfigError(
+            f"to export a policy as ONNX takes the package {error.name}, which is not "
+            "installed: pip install 'purerl[onnx]'."
+        ) from None
+    # Shapes that the converter does not write down are no news.
+    logging.getLogger("onnx_ir").setLevel(logging.ERROR)
     shapes, structure = jax.tree.flatten(rows)
     count = "batch" if batch is None else batch
     inputs = [jax.ShapeDtypeStruct((count, *x.shape), x.dtype) for x in shapes]
@@ -447,19 +425,17 @@ def to_onnx(
     blank = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), rows)
     found = jax.eval_shape(act, *blank)
     obs, *memory = rows
-    action, after = (found[0], found[1:]) if memory else (found, ())
+    action = found[0] if memory else found
+    kept = [f"memory{number}" for number in range(len(memory))]
     try:
         # The converter's own operations add arrays of different ranks.
-        with _quiet(), jax.numpy_rank_promotion("allow"):
+        with jax.numpy_rank_promotion("allow"):
             model = convert(
                 flat,
                 inputs,
                 model_name="policy",
-                input_names=[*_names("obs", obs), *_numbered("memory", memory)],
-                output_names=[
-                    *_names("action", action),
-                    *_numbered("next_memory", after),
-                ],
+                input_names=_names("obs", obs) + kept,
+                output_names=_names("action", action) + [f"next_{x}" for x in kept],
             )
     except Exception as error:
         remedy = "; batch=1 may help" if batch is None else ""
@@ -472,37 +448,8 @@ def to_onnx(
     return model.SerializeToString()
 
 
-def _converter() -> Callable[..., Any]:
-    """The function of jax2onnx that converts."""
-    try:
-        from jax2onnx import to_onnx as convert  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ConfigError(
-            f"to export a policy as ONNX takes the package {error.name}, which is not "
-            "installed: pip install 'purerl[onnx]'."
-        ) from None
-    return convert
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out what the converter logs of shapes that it does not write down."""
-    log = logging.getLogger("onnx_ir")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-
-
 def _names(name: str, tree: PyTree) -> list[str]:
     """The name of every array of a pytree, its keys behind dots."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     keys = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
     return [f"{name}.{key}" if key else name for key in keys]
-
-
-def _numbered(name: str, arrays: Any) -> list[str]:
-    """The name of every array of a memory."""
-    return [f"{name}{number}" for number in range(len(arrays))]

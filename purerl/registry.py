@@ -5,15 +5,14 @@ the package of the kind makes and fills. The functions at the end look in all of
 """
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from operator import attrgetter
 from typing import Any, TypeVar
 
 from purerl.config import ConfigError
-from purerl.envs.adapters.packages import imported
+from purerl.envs.adapters.packages import object_at
+from purerl.envs.options import guess
 
 ON_COMMAND_LINE = "On a command line, --import MODULE imports the module that does so."
 
@@ -117,20 +116,16 @@ class Registry:
             )
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(
-                f"the name of {_article(self.kind)} must read like that of a class, "
-                f"got {name!r}; for example {cls.__name__!r}."
+                f"the name of a class of {self.plural} must read like {cls.__name__!r},"
+                f" got {name!r}."
             )
         for registry in _REGISTRIES:
-            classes = registry.classes
-            named = {name: classes[name]} if name in classes else {}
-            for known, other in {**loaded(classes), **named}.items():
-                is_rerun = qualified(cls) == qualified(other)
-                if (name == known and not is_rerun) or (name != known and cls is other):
-                    raise ConfigError(
-                        f"{self.kind} {name!r} of {qualified(cls)}: {known!r} of "
-                        f"{qualified(other)} is registered already; choose another "
-                        "name, or another class."
-                    )
+            known = registry.classes.get(name)
+            if known is not None and qualified(known) != qualified(cls):
+                raise ConfigError(
+                    f"{self.kind} {name!r} of {qualified(cls)}: {qualified(known)} is "
+                    "registered under that name; choose another."
+                )
         self.classes[name] = cls
 
     def class_of(self, name: Any) -> type:
@@ -144,11 +139,9 @@ class Registry:
             return found
         if ":" in str(name):
             return _imported(str(name), self.kind, self.base)
-        listed = f"{self.plural.capitalize()}: {', '.join(self.classes)}."
-        guess = closest(str(name), list(self.classes))
-        hint = f" Did you mean {guess!r}?" if guess else ""
         raise ConfigError(
-            f"there is no {self.kind} {name!r}.{hint} {listed} "
+            f"there is no {self.kind} {name!r}.{guess(name, self.classes)} "
+            f"{self.plural.capitalize()}: {', '.join(self.classes)}. "
             f"{self.call}(name, cls) adds one; an import path such as "
             f"mypackage.parts:Mine is one too. {ON_COMMAND_LINE}"
         )
@@ -200,10 +193,10 @@ def class_of(name: Any, kind: str = "") -> type:
     if ":" in name:
         return _imported(name, "part")
     calls = ", ".join(registry.call for registry in asked)
-    guess = closest(name, [known for one in asked for known in one.classes])
-    hint = f" Did you mean {guess!r}?" if guess else ""
+    known = [name for one in asked for name in one.classes]
     raise ConfigError(
-        f"there is no part {name!r}.{hint} These add one: {calls}. {ON_COMMAND_LINE}"
+        f"there is no part {name!r}.{guess(name, known)} These add one: {calls}. "
+        f"{ON_COMMAND_LINE}"
     )
 
 
@@ -213,11 +206,10 @@ def _imported(path: str, kind: str, base: type = object) -> type:
     Raises:
         ConfigError: its module has not been imported, or there is no part.
     """
-    module, _, name = path.partition(":")
     try:
-        found: Any = attrgetter(name)(imported(module))
-    except (AttributeError, ValueError) as error:
-        raise ConfigError(f"cannot find the {kind} {path}: {error}") from None
+        found = object_at(kind, path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     is_class = isinstance(found, type) and issubclass(found, base)
     if not (is_class and dataclasses.is_dataclass(found) and "__call__" in dir(found)):
         raise ConfigError(
@@ -235,14 +227,3 @@ def is_known(name: str) -> bool:
 def qualified(cls: type) -> str:
     """Return module and name of a class, which tell it from others of its name."""
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def closest(name: str, known: list[str]) -> str | None:
-    """Return the name that was probably meant, whatever its capitals; None for none."""
-    by_small = {other.lower(): other for other in known}
-    guess = difflib.get_close_matches(name.lower(), list(by_small), n=1)
-    return by_small[guess[0]] if guess else None
-
-
-def _article(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -179,29 +179,6 @@ _registry = Registry(
 )
 
 
-# How the schedules are written as text, by their names in small letters.
-_EXAMPLES = {
-    text.partition("(")[0].lower(): text
-    for text in (
-        "Constant(1e-3)",
-        "Linear(1e-3, 0)",
-        "Cosine(1e-3)",
-        "WarmUp(0.05, Cosine(1e-3))",
-        "Piecewise((1e-3, 1e-4), (0.5,))",
-        "Share()",
-    )
-}
-
-
-def example(name: str) -> str:
-    """Return how a schedule of a name is written; nothing where there is none.
-
-    Args:
-        name: Text without numbers, such as `cosine`.
-    """
-    return _EXAMPLES.get(name.strip().lower(), "")
-
-
 def register(name: str, cls: type) -> None:
     """Let configs with a schedule of class `cls` be written to files and read back.
 

@@ -15,7 +15,8 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.config import ConfigError, shown
-from purerl.learning.optimiser import check_parts, is_in, name_leaves, unique
+from purerl.learning.optimiser import is_in, name_leaves
+from purerl.optimisers.check import check_parts
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 
@@ -223,8 +224,7 @@ def check_finite(networks: Mapping[str, Any]) -> None:
         if not isinstance(value, Tracer) and not _finite(value).all():
             raise ConfigError(
                 f"start: {name} holds numbers that are not finite, as an agent's that "
-                "diverged; start from an agent of another seed, or from a run with a "
-                "smaller learning_rate."
+                "diverged; start from another one."
             )
 
 
@@ -256,10 +256,8 @@ def check_state(start: PyTree, state: PyTree) -> None:
         ConfigError: naming the first array that does not fit, and what to do.
     """
     remedy = (
-        "A whole state goes on with the same algorithm, environment, number of "
-        "environments, steps of an update and buffer (buffer_size is at most "
-        "total_timesteps: give the one it had); for another, give "
-        "purerl.networks_of(state)."
+        "A whole state goes on with the same algorithm, environment, sizes and "
+        "buffer_size alone; for another, give purerl.networks_of(state)."
     )
     check_agent(
         start, "start", " Networks by name do too; a folder is for purerl.run(start=)."
@@ -325,17 +323,9 @@ def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
     Raises:
         ConfigError: naming the first array that differs, and what to give.
     """
-    remedy = (
-        "Give the config that the agent was trained with (of a folder, "
-        "purerl.load_run(folder).config)."
-    )
+    remedy = "Give the config that the agent was trained with."
     if not hasattr(fresh, "params"):
         return  # It is not known where an algorithm of the user's own has its networks.
-    if not hasattr(state, "params"):
-        raise ConfigError(
-            f"state is a {type(state).__name__} without params, and not of {agent}. "
-            f"{remedy}"
-        )
 
     def learned(one: PyTree) -> list[tuple[str, Any]]:
         leaves = [leaf for named in _named(one).values() for leaf in named]
@@ -370,8 +360,8 @@ def begin(
     if isinstance(start, Mapping):
         if first_update:
             raise ConfigError(
-                f"first_update is {first_update}, and start holds networks alone, with "
-                "which a run begins at update 0; leave first_update out."
+                f"first_update is {first_update}, and a run begins with networks alone "
+                "at update 0; leave it out."
             )
         check_scale(start, config)
         networks = taken_by(start, shapes)
@@ -390,7 +380,7 @@ def begin(
     if first >= num_updates:
         raise ConfigError(
             f"start has done {first:,} updates, and this run has {num_updates:,}: "
-            "nothing is left to train. Give more total_timesteps."
+            "nothing is left to train."
         )
     return start._replace(key=key), first
 
@@ -410,8 +400,7 @@ def check_first_update(first_update: int | None, num_updates: int) -> None:
     if first_update is not None and not is_known:
         raise ConfigError(
             f"first_update must be a whole number from 0 to {num_updates - 1:,}, got "
-            f"{shown(first_update)}: give int(state.update), of which one update at "
-            "least must be left, or more total_timesteps."
+            f"{shown(first_update)}: give int(state.update)."
         )
 
 
@@ -421,14 +410,29 @@ def _updates_done(update: Any, told: int | None) -> int:
         done = int(update)
         if told not in (None, done):
             raise ConfigError(
-                f"first_update is {told:,}, and start has done {done:,} updates; leave "
-                "first_update out, or give that number."
+                f"first_update is {told:,}, and start has done {done:,} updates."
             )
         return done
     if told is None:
         raise ConfigError(
             "inside jax.jit and jax.vmap the number of updates that start has done is "
-            "not known: give purerl.make_train(config, first_update=...) that number, "
-            "int(state.update), or purerl.data_parallel where that trains."
+            "not known: give purerl.make_train(config, first_update=...) that number."
         )
     return told
+
+
+def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
+    """Return named leaves as a mapping.
+
+    Raises:
+        ConfigError: two leaves have one name, as where a module is called `params`.
+    """
+    found = dict(named)
+    if len(found) < len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two arrays of the networks are called {twice!r}; give the submodules of "
+            "your network other names than 'params'."
+        )
+    return found

@@ -50,15 +50,13 @@ def adapt(env: Any) -> Environment:
     if gymnasium and isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise TypeError(
             f"env ({kind}) is a Python environment of Gymnasium, which no compiled "
-            "program can step: register it there and give its name, such as env="
-            "'gymnasium/CartPole-v1', with which purerl.run steps it on the host."
+            "program can step: give the name that it has there, such as env="
+            "'gymnasium/CartPole-v1'."
         )
     if hasattr(brax, "Env") and isinstance(env, brax.Env):  # type: ignore[union-attr]
-        name = kind.lower()
         raise TypeError(
             f"env is a {kind}, an environment of brax, which is taken by its name: "
-            f"call brax.envs.register_environment({name!r}, {kind}), and train with "
-            f"env='brax/{name}'."
+            f"call brax.envs.register_environment, and give env='brax/NAME'."
         )
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax

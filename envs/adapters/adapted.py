@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from ..base import Array, Environment, EnvState, Step, StepError
+from ..base import Array, Environment, EnvParams, EnvState, Step, StepError
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 UNLIMITED = 100_000
@@ -81,6 +81,64 @@ class Adapted(Environment[Any, Any]):
     def typed(self, obs: Any, params: Any) -> Any:
         """Return an observation with the dtypes of its space; see `as_members`."""
         return as_members(self.observation_space(params), obs, self.name)
+
+
+class Suite(Adapted):
+    """An environment of another package whose steps return timesteps of its own.
+
+    Subclasses write `begin`, `advance` and `read`.
+
+    Attributes:
+        limit: Time limit.
+        actions: Space of actions.
+        observations: Space of observations.
+    """
+
+    limit: int
+    actions: Space
+    observations: Space
+
+    def begin(self, key: Array, params: Any) -> Any:
+        """Return the first timestep of an episode; the key is consumed."""
+        raise NotImplementedError
+
+    def advance(self, key: Array, timestep: Any, action: Array, params: Any) -> Any:
+        """Return the next timestep; the key is consumed."""
+        raise NotImplementedError
+
+    def read(self, timestep: Any) -> tuple[Any, Any, Any]:
+        """Return observation, reward, and whether the episode terminated."""
+        raise NotImplementedError
+
+    @property
+    def default_params(self) -> Any:
+        """The time limit."""
+        return EnvParams(self.limit)
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Any, SuiteState]:
+        """Start an episode; the key is consumed."""
+        with jax.numpy_rank_promotion("allow"):
+            first = self.begin(key, params)
+            obs = self.read(first)[0]
+        return self.first(obs, SuiteState(jnp.int32(0), first), params)
+
+    def step_env(
+        self, key: Array, state: SuiteState, action: Array, params: Any
+    ) -> Step:
+        """Take one step without reset."""
+        with jax.numpy_rank_promotion("allow"):
+            last = self.advance(key, state.inner, action, params)
+            obs, reward, terminated = self.read(last)
+        after = SuiteState(state.time + 1, last)
+        return self.outcome((obs, after, reward, terminated, {}), after, state, params)
+
+    def action_space(self, params: Any = None) -> Space:
+        """Return the package's actions."""
+        return self.actions
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return the space of the package's observations."""
+        return self.observations
 
 
 def as_space(space: Any, field: str = "space") -> Space:

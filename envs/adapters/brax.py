@@ -7,12 +7,12 @@ merges the time limit into `done`.
 
 import contextlib
 import copy
-import functools
 import inspect
 import types
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import jax
@@ -24,7 +24,7 @@ from ..base import Array, EnvParams, EnvState, Obs, Step
 from ..options import one_of
 from ..spaces import Box
 from .adapted import Adapted, as_arrays, cast_like
-from .packages import importing, is_own, loading, refused_options, unknown_name
+from .packages import check_name, importing, is_own, loading
 
 with warnings.catch_warnings(), importing():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.
@@ -175,21 +175,16 @@ class BraxEnvironment(Adapted):
         Raises:
             ValueError: brax does not know the name, the backend or an option.
         """
-        if brax_name not in brax_envs._envs:
-            raise unknown_name("brax", brax_name, brax_envs._envs)
+        check_name("brax", brax_name, brax_envs._envs)
         self._is_own = is_own(brax_envs._envs[brax_name])
         if backend is None and not self._is_own:
             backend = "generalized" if brax_name == "swimmer" else "spring"
         if backend is not None:
             one_of("backend", backend, WHERE)
         self.brax_name, self.id = brax_name, f"brax/{brax_name}"
-        self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
         chosen = {} if backend is None else {"backend": backend}
         with _quiet(), loading():
-            try:
-                self.wrapped = brax_envs.get_environment(brax_name, **chosen, **options)
-            except TypeError as error:
-                raise refused_options(self.id, options, error) from error
+            self.wrapped = brax_envs.get_environment(brax_name, **chosen, **options)
         self.backend = backend or str(getattr(self.wrapped, "backend", ""))
         self._params = BraxParams(max_steps_in_episode, **self._read_physics())
 
@@ -261,10 +256,7 @@ class BraxEnvironment(Adapted):
         with _quiet():
             first = jax.eval_shape(self.wrapped.reset, jax.random.key(0))
         if not hasattr(first.obs, "shape"):
-            raise ValueError(
-                f"observation of {self.name} is a {type(first.obs).__name__}, expected "
-                "one array: choose brax's array mode in the options."
-            )
+            raise ValueError(f"{self.name} observes {first.obs}, expected one array.")
         return first.obs.shape
 
     def _read_physics(self) -> dict[str, Array]:
@@ -276,10 +268,10 @@ class BraxEnvironment(Adapted):
         is_hidden = isinstance(env, brax_envs.Wrapper)
         if is_hidden or backend not in WHERE or not hasattr(env, "sys"):
             return {}
-        values = {}
-        for field, path in WHERE[backend].items():
-            number = functools.reduce(getattr, path.split("."), env.sys)
-            values[field] = jnp.asarray(number, jnp.float32)
+        values = {
+            field: jnp.asarray(attrgetter(path)(env.sys), jnp.float32)
+            for field, path in WHERE[backend].items()
+        }
         values["friction"] = values["friction"][:, 0]
         with _quiet():
             if not _has_contacts(env):
@@ -305,20 +297,17 @@ class BraxEnvironment(Adapted):
             ValueError: a number is given that the backend does not read, or the
                 reverse.
         """
+        numbers = {}
         for field in _MJX:
-            is_read, is_given = (
-                getattr(p, field) is not None for p in (self._params, params)
-            )
-            if is_read != is_given:
+            value = getattr(params, field)
+            if (value is None) != (getattr(self._params, field) is None):
                 raise ValueError(
-                    f"params.{field} is {'' if is_read else 'not '}read by "
-                    f"{self.name}: {'give a value' if is_read else 'leave it None'}."
+                    f"params.{field} of {self.name} must be "
+                    f"{'a number' if value is None else 'None'}: it is "
+                    f"{'' if value is None else 'not '}read."
                 )
-        numbers = {
-            path: jnp.asarray(getattr(params, field), jnp.float32)
-            for field, path in WHERE.get(self.backend, {}).items()
-            if getattr(params, field) is not None
-        }
+            if value is not None:
+                numbers[WHERE[self.backend][field]] = jnp.asarray(value, jnp.float32)
         if not numbers:
             return self.wrapped
         changed = copy.copy(self.wrapped)

@@ -15,7 +15,7 @@ from flax import struct
 from ..base import Array, Obs, Step
 from .adapted import Adapted, SuiteState, as_members
 from .names import CRAFTAX_NAMES
-from .packages import refused_options, unknown_name
+from .packages import check_name
 
 _NEVER = np.iinfo(np.int32).max
 
@@ -43,20 +43,12 @@ class CraftaxEnvironment(Adapted):
         Raises:
             ValueError: Craftax has no such game, or no such field.
         """
-        if craftax_name not in CRAFTAX_NAMES:
-            raise unknown_name("Craftax", craftax_name, CRAFTAX_NAMES)
+        check_name("Craftax", craftax_name, CRAFTAX_NAMES)
         plain: Any = make_craftax_env_from_name(craftax_name, auto_reset=False)
         if static:
-            known: Any = plain.default_static_params()
-            names = [field.name for field in dataclasses.fields(known)]
-            unknown = set(static) - set(names)
-            if unknown:
-                raise refused_options(craftax_name, unknown, known=names)
             # They are structure, and hashed: a file has lists where they have tuples.
-            static = {
-                k: tuple(x) if isinstance(x, list) else x for k, x in static.items()
-            }
-            plain = type(plain)(known.replace(**static))
+            new = {k: tuple(x) if isinstance(x, list) else x for k, x in static.items()}
+            plain = type(plain)(plain.default_static_params().replace(**new))
         self.wrapped, self.id = plain, f"craftax/{craftax_name}"
 
     @property
@@ -105,16 +97,10 @@ def _numbers_of(kind: Any) -> list[str]:
 @functools.cache
 def _params_of(kind: Any) -> Any:
     """The class of a game's numbers: Craftax's fields with the limit by our name."""
-    names = _numbers_of(kind)
-    defaults = {f.name: f.default for f in dataclasses.fields(kind) if f.name in names}
-    body: dict[str, Any] = {
-        "__annotations__": {
-            "max_steps_in_episode": "int | Array",
-            **dict.fromkeys(names, Any),
-        },
-        "__module__": __name__,
-        "__doc__": "The numbers of a game of Craftax.",
-        "max_steps_in_episode": 10_000,
-        **defaults,
-    }
+    numbers = {f.name: f.default for f in dataclasses.fields(kind)}
+    del numbers["max_timesteps"]
+    body: dict[str, Any] = {"max_steps_in_episode": 10_000, **numbers}
+    body["__annotations__"] = dict.fromkeys(body, Any)
+    body["__module__"] = __name__
+    body["__doc__"] = "The numbers of a game of Craftax."
     return struct.dataclass(type("CraftaxParams", (), body))

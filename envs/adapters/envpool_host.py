@@ -17,7 +17,6 @@ ways, each of which is met here so that training sees the same transitions.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,6 +26,7 @@ import envpool
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
+from ..options import guess
 from .gymnasium_spaces import from_observation
 from .host import NO_LIMIT, HostEnvironment, HostEnvs, made, with_rows
 
@@ -62,11 +62,9 @@ class EnvPoolEnvironment(HostEnvironment):
         name = f"envpool/{envpool_id}"
         known = envpool.list_all_envs()
         if envpool_id not in known:
-            near = difflib.get_close_matches(envpool_id, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "see below."
             raise ValueError(
-                f"EnvPool has no {envpool_id!r}: {hint} `envpool.list_all_envs()` "
-                "lists every id."
+                f"EnvPool has no {envpool_id!r}.{guess(envpool_id, known, 3)} "
+                "`envpool.list_all_envs()` lists every id."
             )
         for option in _DECIDED:
             if option in options:

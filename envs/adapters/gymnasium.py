@@ -17,22 +17,15 @@ if TYPE_CHECKING:
     from .gymnasium_env import GymnasiumEnv, GymnasiumVectorEnv
 
 
-def to_gymnasium(
-    env: str | Environment | Any,
-    *,
-    params: Any = None,
-    render_mode: str | None = None,
-    seed: int | None = None,
-    **options: Any,
-) -> GymnasiumEnv:
+def to_gymnasium(env: str | Environment | Any, **options: Any) -> GymnasiumEnv:
     """Wrap an environment as a `gymnasium.Env`; see `GymnasiumEnv` for its keys.
 
     Args:
         env: An id of `envs.make`, an `Environment`, or an object of the gymnax 1.0
             contract.
-        params: Numbers of the environment: names and values, or the whole structure.
-        render_mode: `"rgb_array"` where the environment has a picture, or None.
-        seed: Seed of the first `reset` that is given none.
+        **options: `params`, numbers of the environment by name or the whole structure;
+            `render_mode`, which is `"rgb_array"` where the environment has a picture;
+            `seed` of the first `reset` that is given none; and options of `envs.make`.
 
     Raises:
         ValueError: Gymnasium is not installed; unknown id, option, number or mode.
@@ -41,28 +34,19 @@ def to_gymnasium(
     require_package("gymnasium")
     from .gymnasium_env import GymnasiumEnv
 
-    return GymnasiumEnv(
-        env, params=params, render_mode=render_mode, seed=seed, **options
-    )
+    return GymnasiumEnv(env, **options)
 
 
 def to_gymnasium_vector(
-    env: str | Environment | Any,
-    *,
-    num_envs: int,
-    params: Any = None,
-    render_mode: str | None = None,
-    seed: int | None = None,
-    **options: Any,
+    env: str | Environment | Any, *, num_envs: int, **options: Any
 ) -> GymnasiumVectorEnv:
     """Wrap an environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
 
     Args:
         env: Environment, as in `to_gymnasium`.
         num_envs: Number of lanes N, stepped by one compiled program.
-        params: Numbers of the environment, as in `to_gymnasium`; shared by the lanes.
-        render_mode: Kind of picture, as in `to_gymnasium`.
-        seed: Seed of the first `reset` that is given none; lane i gets `seed + i`.
+        **options: Options, as in `to_gymnasium`; the lanes share the numbers, and lane
+            i gets `seed + i`.
 
     Raises:
         ValueError: as `to_gymnasium`, or `num_envs` is not positive.
@@ -71,8 +55,7 @@ def to_gymnasium_vector(
     require_package("gymnasium")
     from .gymnasium_env import GymnasiumVectorEnv
 
-    numbers = {"num_envs": num_envs, "params": params, "seed": seed}
-    return GymnasiumVectorEnv(env, render_mode=render_mode, **numbers, **options)
+    return GymnasiumVectorEnv(env, num_envs=num_envs, **options)
 
 
 def register_in_gymnasium() -> Mapping[str, str]:

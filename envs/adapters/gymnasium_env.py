@@ -8,21 +8,20 @@ alone or in a vector.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import gymnasium
 import jax
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ..base import Array, Environment, Info, Obs, outcome, select_tree
+from ..base import Array, Environment, Obs, outcome, select_tree
 from ..options import one_of
 from ..params import check_wrappers, put_in
-from ..registry import make, source_of
+from ..registry import make
 from .adapt import adapt
 from .adapted import as_arrays
 from .gymnasium_spaces import to_action, to_gym_space, to_observation
@@ -31,8 +30,8 @@ ENTRY_POINTS: dict[str, Any] = {
     "entry_point": f"{__name__}:GymnasiumEnv",
     "vector_entry_point": f"{__name__}:GymnasiumVectorEnv",
 }
-RENDER_FPS = 30
-"""Frames per second of a video: a rate to watch, whatever time a step stands for."""
+# 30 frames per second are a rate to watch, whatever time a step stands for.
+PICTURES: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}
 AUTORESET = AutoresetMode.SAME_STEP
 
 
@@ -43,32 +42,24 @@ class Lane(NamedTuple):
     state: Any
 
 
-class Outcome(NamedTuple):
-    """The outcome of a step before any reset; `[N, ...]` each in a vector."""
-
-    obs: Obs
-    reward: Array
-    terminated: Array
-    truncated: Array
-    info: Info
-
-
 class Programs(NamedTuple):
     """Compiled on first use, once for all environments that are equal.
 
+    A step returns what Gymnasium does, before any reset: observation, reward,
+    terminated, truncated and info.
+
     Attributes:
-        reset: Function that resets an environment, `(params, key) -> obs, lane`.
-        step: Function that steps an environment, `(params, lane, action) -> lane,
-            outcome`.
-        reset_lanes: Function that resets a vector, `(params, keys [N]) -> obs, lanes`.
-        step_lanes: Function that steps a vector, `(params, lanes, actions) -> obs,
-            lanes, outcome`; `obs` and `lanes` are the next episode's where one ended.
+        reset: `(params, key) -> obs, lane`.
+        step: `(params, lane, action) -> lane, after`.
+        reset_lanes: `(params, keys [N]) -> obs, lanes`.
+        step_lanes: `(params, lanes, actions) -> obs, lanes, after`; `obs` and `lanes`
+            are the next episode's where one ended.
     """
 
     reset: Callable[..., tuple[Obs, Lane]]
-    step: Callable[..., tuple[Lane, Outcome]]
+    step: Callable[..., tuple[Lane, tuple]]
     reset_lanes: Callable[..., tuple[Obs, Lane]]
-    step_lanes: Callable[..., tuple[Obs, Lane, Outcome]]
+    step_lanes: Callable[..., tuple[Obs, Lane, tuple]]
 
 
 def _make_programs(env: Environment) -> Programs:
@@ -77,20 +68,20 @@ def _make_programs(env: Environment) -> Programs:
         obs, state = env.reset(key_reset, params)
         return obs, Lane(key, state)
 
-    def step(params: Any, lane: Lane, action: Array) -> tuple[Lane, Outcome]:
+    def step(params: Any, lane: Lane, action: Array) -> tuple[Lane, tuple]:
         key, key_step = jax.random.split(lane.key)
         obs, state, reward, terminated, truncated, info = outcome(
             env, key_step, lane.state, action, params
         )
         known = ("terminated", "truncated", "final_observation")
         info = {name: value for name, value in info.items() if name not in known}
-        truncated = truncated & ~terminated
-        return Lane(key, state), Outcome(obs, reward, terminated, truncated, info)
+        after = (obs, reward, terminated, truncated & ~terminated, info)
+        return Lane(key, state), after
 
     def step_and_restart(params: Any, lane: Lane, action: Array) -> Any:
         lane, after = step(params, lane, action)
-        done = after.terminated | after.truncated
-        obs, lane = select_tree(done, reset(params, lane.key), (after.obs, lane))
+        done = after[2] | after[3]
+        obs, lane = select_tree(done, reset(params, lane.key), (after[0], lane))
         return obs, lane, after
 
     return Programs(
@@ -102,7 +93,6 @@ def _make_programs(env: Environment) -> Programs:
 
 
 _shared_programs = lru_cache(maxsize=64)(_make_programs)
-_make_shared = lru_cache(maxsize=64)(make)
 _make_keys = jax.jit(jax.vmap(jax.random.key))
 
 
@@ -118,85 +108,6 @@ def keys_of(seeds: Sequence[int]) -> Array:
     return _make_keys(np.asarray(words, np.uint32))
 
 
-class Task(NamedTuple):
-    """An environment with its numbers, as Gymnasium sees it.
-
-    Attributes:
-        env: The environment.
-        params: Numbers of the environment, arrays all of them.
-        programs: Compiled reset and step.
-        observation_space: Gymnasium's space of one observation.
-        action_space: Gymnasium's space of one action.
-    """
-
-    env: Environment
-    params: Any
-    programs: Programs
-    observation_space: gymnasium.Space
-    action_space: gymnasium.Space
-
-    def with_params(self, values: Any) -> "Task":
-        """Return the task with numbers put in, all of them arrays of a strong type."""
-        env, params, owner = self.env, self.params, f"params of {self.env.name}"
-        if values is not None:
-            params = put_in(params, values, owner)
-            check_wrappers(env, lambda name, _: getattr(params, name), owner)
-        spaces = env.observation_space(params), env.action_space(params)
-        return Task(env, as_arrays(params), self.programs, *map(to_gym_space, spaces))
-
-    def with_options(self, options: Any) -> "Task":
-        """Return the task with the numbers under `options["params"]` of a reset."""
-        values = (options or {}).get("params")
-        if values is None:
-            return self
-        new = self.with_params(values)
-        if new[-2:] != self[-2:]:
-            raise ValueError(
-                f"params {values} change a space of {self.env.name}, which a reset "
-                "cannot: make another environment with them."
-            )
-        return new
-
-
-def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
-    """Find an environment and put its numbers in.
-
-    Args:
-        env: An id, an `Environment`, or an object of the gymnax 1.0 contract.
-        params: Names and values, a whole structure, or None for the defaults.
-        options: Options of `envs.make`, with an id only.
-
-    Raises:
-        ValueError: unknown id, option or number; options without an id.
-        TypeError: the object does not keep the contract.
-    """
-    if isinstance(env, str):
-        # Only environments that nobody can redefine are shared, with their programs.
-        shared = make if source_of(env) == "registered" else _make_shared
-        env = _hashed(shared, make)(env, **options)
-    elif options:
-        raise ValueError(
-            f"options are {sorted(options)}, but env is an object: they go with an id."
-        )
-    env = adapt(env)
-    programs = _hashed(_shared_programs, _make_programs)(env)
-    nothing: Any = None
-    return Task(env, env.default_params, programs, nothing, nothing).with_params(params)
-
-
-def _hashed(shared: Callable[..., Any], plain: Callable[..., Any]) -> Any:
-    """Call the one function, or the other where an argument cannot be hashed."""
-
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            hash((args, tuple(options.items())))
-        except TypeError:
-            return plain(*args, **options)
-        return shared(*args, **options)
-
-    return call
-
-
 def gymnasium_id(id: str) -> str:
     """Return Gymnasium's name of an id.
 
@@ -206,45 +117,81 @@ def gymnasium_id(id: str) -> str:
 
 
 class _Lanes:
-    """What one lane and several have in common: the task, and where keys come from."""
+    """What one lane and several have in common.
 
-    task: Task
+    Attributes:
+        pure: The environment inside.
+        params: Its numbers, arrays all of them.
+        programs: Its compiled reset and step.
+    """
+
+    pure: Environment
+    params: Any
+    programs: Programs
+    np_random: np.random.Generator
     _carry: Lane | None = None
     _key_source: np.random.Generator | None = None
 
-    def _set_up(self, env: Any, options: dict[str, Any], **given: Any) -> None:
-        """Find the task, and keep how Gymnasium could make the environment again."""
-        self.task = make_task(env, given["params"], options)
-        self.render_mode, self._first_seed = given["render_mode"], given["seed"]
-        modes = ["rgb_array"] if self.task.env.has_picture else []
-        mode = f"render_mode of {self.task.env.name}"
-        one_of(mode, self.render_mode, [None, *modes])
-        rate = {"render_fps": RENDER_FPS} if modes else {}
-        self.metadata = {"render_modes": modes, **rate}
-        self.spec = None
-        if isinstance(env, str):
-            asked = {name: x for name, x in given.items() if x is not None}
-            kwargs = {"env": env, **asked, **options}
-            self.spec = EnvSpec(id=gymnasium_id(env), kwargs=kwargs, **ENTRY_POINTS)
+    def _set_up(
+        self, env: Any, params: Any, render_mode: Any, seed: Any, options: Any
+    ) -> tuple[gymnasium.Space, gymnasium.Space]:
+        """Make the environment with its numbers; return Gymnasium's spaces of it."""
+        if options and not isinstance(env, str):
+            raise ValueError(
+                f"options are {sorted(options)}, but env is an object: they go with an "
+                "id."
+            )
+        self.pure = make(env, **options) if isinstance(env, str) else adapt(env)
+        try:
+            self.programs = _shared_programs(self.pure)
+        except TypeError:  # It has no hash.
+            self.programs = _make_programs(self.pure)
+        self.params = as_arrays(self._with(self.pure.default_params, params))
+        self.metadata = PICTURES if self.pure.has_picture else {"render_modes": []}
+        modes = [None, *self.metadata["render_modes"]]
+        one_of(f"render_mode of {self.pure.name}", render_mode, modes)
+        self.render_mode, self._first_seed = render_mode, seed
+        return self._spaces(self.params)
 
-    def _take_seed(self, seed: Any) -> Any:
-        """The seed of a reset: the first one has that of the constructor."""
+    def _with(self, params: Any, values: Any) -> Any:
+        """Return the numbers with values put in."""
+        owner = f"params of {self.pure.name}"
+        if values is not None:
+            params = put_in(params, values, owner)
+            check_wrappers(self.pure, lambda name, _: getattr(params, name), owner)
+        return params
+
+    def _spaces(self, params: Any) -> tuple[gymnasium.Space, gymnasium.Space]:
+        both = self.pure.observation_space(params), self.pure.action_space(params)
+        return to_gym_space(both[0]), to_gym_space(both[1])
+
+    def _before_reset(self, seed: Any, options: dict[str, Any] | None) -> Any:
+        """Put numbers in; return the seed, at first that of the constructor."""
+        values = (options or {}).get("params")
+        if values is not None:
+            params = as_arrays(self._with(self.params, values))
+            if self._spaces(params) != self._spaces(self.params):
+                raise ValueError(
+                    f"params {values} change a space of {self.pure.name}, which a "
+                    "reset cannot: make another environment with them."
+                )
+            self.params = params
         seed, self._first_seed = self._first_seed if seed is None else seed, None
         return seed
 
     def _new_stream(self) -> Array | None:
         """A key from `np_random`, where it is not the one that the keys came from."""
-        source: np.random.Generator = self.np_random  # type: ignore[attr-defined]
+        source = self.np_random
         if self._carry is not None and source is self._key_source:
             return None
         self._key_source = source
         return keys_of([int(source.integers(2**32))])[0]
 
-    def _running(self) -> Any:
+    def _running(self) -> Lane:
         """The lane or the lanes, of which there must be some."""
         if self._carry is None:
             raise gymnasium.error.ResetNeeded(
-                f"no episode of {self.task.env.name} is running: call `reset`."
+                f"no episode of {self.pure.name} is running: call `reset`."
             )
         return self._carry
 
@@ -265,14 +212,12 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
     * `info` is what the environment's own `step_env` says.
 
     Attributes:
-        task: The environment, its numbers and spaces.
+        pure: The environment inside.
+        params: Its numbers.
     """
 
     # Of the class, for `gymnasium.make`; an object has that of its environment.
-    metadata: dict[str, Any] = {  # noqa: RUF012 - the type is Gymnasium's
-        "render_modes": ["rgb_array"],
-        "render_fps": RENDER_FPS,
-    }
+    metadata = PICTURES
 
     def __init__(
         self,
@@ -284,9 +229,8 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         **options: Any,
     ) -> None:
         """Make one; the arguments are those of `envs.to_gymnasium`."""
-        self._set_up(env, options, params=params, render_mode=render_mode, seed=seed)
-        self.observation_space = self.task.observation_space
-        self.action_space = self.task.action_space
+        spaces = self._set_up(env, params, render_mode, seed, options)
+        self.observation_space, self.action_space = spaces
         self._ended = True
 
     def reset(
@@ -304,14 +248,14 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         Raises:
             ValueError: an unknown number, or one that changes a space.
         """
-        self.task, seed = self.task.with_options(options), self._take_seed(seed)
+        seed = self._before_reset(seed, options)
         super().reset(seed=seed)
         if seed is not None:
-            self._key_source, key = self._np_random, keys_of([seed])[0]
+            self._key_source, key = self.np_random, keys_of([seed])[0]
         else:
             new = self._new_stream()
             key = self._running().key if new is None else new
-        obs, self._carry = self.task.programs.reset(self.task.params, key)
+        obs, self._carry = self.programs.reset(self.params, key)
         self._ended = False
         return to_observation(self.observation_space, obs), {}
 
@@ -328,11 +272,10 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         lane = self._running()
         if self._ended:
             raise gymnasium.error.ResetNeeded(
-                f"the episode of {self.task.env.name} has ended: call `reset`."
+                f"the episode of {self.pure.name} has ended: call `reset`."
             )
         taken = to_action(self.action_space, action)
-        step = self.task.programs.step
-        self._carry, after = step(self.task.params, lane, taken)
+        self._carry, after = self.programs.step(self.params, lane, taken)
         obs, reward, terminated, truncated, info = jax.device_get(after)
         self._ended = bool(terminated or truncated)
         obs = to_observation(self.observation_space, obs)
@@ -348,7 +291,7 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         """
         if self.render_mode is None:
             return None
-        return self.task.env.render(self._running().state, self.task.params)
+        return self.pure.render(self._running().state, self.params)
 
 
 class GymnasiumVectorEnv(_Lanes, VectorEnv):
@@ -365,14 +308,11 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
       nothing.
 
     Attributes:
-        task: The environment, its numbers and spaces.
+        pure: The environment inside.
+        params: Its numbers, shared by the lanes.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - the type is Gymnasium's
-        "render_modes": ["rgb_array"],
-        "render_fps": RENDER_FPS,
-        "autoreset_mode": AUTORESET,
-    }
+    metadata = {**PICTURES, "autoreset_mode": AUTORESET}  # noqa: RUF012
 
     def __init__(
         self,
@@ -387,13 +327,12 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         """Make one; the arguments are those of `envs.to_gymnasium_vector`."""
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
-        self._set_up(env, options, params=params, render_mode=render_mode, seed=seed)
-        self.metadata["autoreset_mode"] = AUTORESET
+        single = self._set_up(env, params, render_mode, seed, options)
+        self.metadata = {**self.metadata, "autoreset_mode": AUTORESET}
         self.num_envs = num_envs
-        self.single_observation_space = self.task.observation_space
-        self.single_action_space = self.task.action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.single_observation_space, self.single_action_space = single
+        self.observation_space = batch_space(single[0], num_envs)
+        self.action_space = batch_space(single[1], num_envs)
 
     def reset(
         self,
@@ -413,10 +352,10 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         Raises:
             ValueError: not N seeds, an unknown number, or one that changes a space.
         """
-        self.task, seed = self.task.with_options(options), self._take_seed(seed)
+        seed = self._before_reset(seed, options)
         super().reset(seed=None if isinstance(seed, Sequence) else seed)
-        reset = self.task.programs.reset_lanes
-        obs, self._carry = reset(self.task.params, self._keys(seed))
+        keys = self._keys(seed)
+        obs, self._carry = self.programs.reset_lanes(self.params, keys)
         return to_observation(self.observation_space, obs), {}
 
     def step(
@@ -434,16 +373,20 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         """
         lanes = self._running()
         taken = to_action(self.single_action_space, actions, self.num_envs)
-        step = self.task.programs.step_lanes
-        obs, self._carry, after = step(self.task.params, lanes, taken)
-        after = jax.device_get(after)
-        return (
-            to_observation(self.observation_space, obs),
-            np.array(after.reward, np.float64),
-            np.array(after.terminated),
-            np.array(after.truncated),
-            self._infos(after),
-        )
+        obs, self._carry, after = self.programs.step_lanes(self.params, lanes, taken)
+        final, reward, terminated, truncated, info = jax.device_get(after)
+        done = terminated | truncated
+        infos = _masked(info, ~done)
+        if done.any():
+            final_obs = np.full(self.num_envs, None, dtype=object)
+            for i in np.flatnonzero(done):
+                last = jax.tree.map(lambda x, i=i: x[i], final)
+                final_obs[i] = to_observation(self.single_observation_space, last)
+            infos |= {"final_obs": final_obs, "final_info": _masked(info, done)}
+            infos |= {"_final_obs": done.copy(), "_final_info": done.copy()}
+        obs = to_observation(self.observation_space, obs)
+        reward = np.array(reward, np.float64)
+        return obs, reward, np.array(terminated), np.array(truncated), infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw each lane's state after any reset; None without a mode.
@@ -453,44 +396,23 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         """
         if self.render_mode is None:
             return None
-        env, states = self.task.env, self._running().state
+        states = self._running().state
         lane = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(self.num_envs)]
-        return tuple(env.render(state, self.task.params) for state in lane)
+        return tuple(self.pure.render(state, self.params) for state in lane)
 
     def _keys(self, seed: int | Sequence[int] | None) -> Array:
         """The keys that the next reset splits, `[N]`."""
-        if isinstance(seed, Sequence):
-            if len(seed) != self.num_envs:
-                raise ValueError(
-                    f"seed has {len(seed)} numbers for {self.num_envs} lanes."
-                )
-            self._key_source = self.np_random
-            return keys_of(seed)
-        if seed is not None:
-            self._key_source = self._np_random
-            return keys_of([seed + i for i in range(self.num_envs)])
-        new = self._new_stream()
-        if new is not None:
+        if seed is None:
+            new = self._new_stream()
+            if new is None:
+                return self._running().key
             return jax.random.split(new, self.num_envs)
-        return self._running().key
-
-    def _infos(self, after: Outcome) -> dict[str, Any]:
-        """Return the info of all lanes, and the final info of those that ended."""
-        done = np.asarray(after.terminated) | np.asarray(after.truncated)
-        infos = _masked(after.info, ~done)
-        if not done.any():
-            return infos
-        final_obs = np.full(self.num_envs, None, dtype=object)
-        for i in np.flatnonzero(done):
-            obs = jax.tree.map(lambda x, i=i: x[i], after.obs)
-            final_obs[i] = to_observation(self.single_observation_space, obs)
-        return {
-            **infos,
-            "final_obs": final_obs,
-            "_final_obs": np.array(done),
-            "final_info": _masked(after.info, done),
-            "_final_info": np.array(done),
-        }
+        if not isinstance(seed, Sequence):
+            seed = [seed + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ValueError(f"seed has {len(seed)} numbers for {self.num_envs} lanes.")
+        self._key_source = self.np_random
+        return keys_of(seed)
 
 
 def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
@@ -499,9 +421,7 @@ def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
     It is empty where the mask is false throughout.
     """
     masked: dict[str, Any] = {}
-    if not mask.any():
-        return masked
-    for name, value in info.items():
+    for name, value in info.items() if mask.any() else ():
         if isinstance(value, dict):
             masked[name] = _masked(value, mask)
         else:

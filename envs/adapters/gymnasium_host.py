@@ -6,7 +6,6 @@ import contextlib
 import copy
 import signal
 import threading
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -58,24 +57,14 @@ class GymnasiumEnvironment(HostEnvironment):
         self.id = gymnasium_id
         self.options = options
         self._mode = str(options.get("vectorization_mode", "sync"))
-        given = options.get("vector_kwargs", {})
-        if self._mode != _OWN_VECTOR and "autoreset_mode" in given:
-            raise ValueError(
-                "autoreset_mode in vector_kwargs is decided by training, got "
-                f"{given['autoreset_mode']!r}; leave it out."
-            )
-        own = {k: v for k, v in options.items() if k not in _VECTOR}
         # An environment may write into its own config.
-        own = copy.deepcopy(own)
+        own = {k: copy.deepcopy(v) for k, v in options.items() if k not in _VECTOR}
         name = f"gymnasium/{gymnasium_id}"
         env = made(name, partial(gymnasium.make, gymnasium_id, **own))
         try:
             spaces = (env.observation_space, env.action_space)
-            limit = env.spec.max_episode_steps if env.spec is not None else None
-            limit = int(limit or NO_LIMIT)
-            super().__init__(name, *spaces, limit)
-            if self._mode != _OWN_VECTOR:
-                _check_reward(gymnasium_id, env)
+            limit = env.spec and env.spec.max_episode_steps
+            super().__init__(name, *spaces, int(limit or NO_LIMIT))
         finally:
             env.close()
         one_of("vectorization_mode in env_kwargs", self._mode, _MODES)
@@ -109,24 +98,6 @@ class GymnasiumEnvironment(HostEnvironment):
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
         with _deaf_children(self._mode):
             return made(self.name, make)
-
-
-def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
-    """Step once, and refuse a reward that Gymnasium's vectors do not take for a number.
-
-    Raises:
-        ValueError: the reward is None, an array, or anything else.
-    """
-    with warnings.catch_warnings():  # Gymnasium's own checker warns, and goes on.
-        warnings.simplefilter("ignore")
-        env.reset(seed=0)
-        env.action_space.seed(0)
-        reward: Any = env.step(env.action_space.sample())[1]
-    if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
-        raise ValueError(
-            f"{gymnasium_id}: step returns a reward of {reward!r}, expected one "
-            "number; take float(reward[0]), 0.0 or the like."
-        )
 
 
 class GymnasiumEnvs(HostEnvs):

@@ -7,7 +7,6 @@ from gymnax.environments.environment import Environment as _GymnaxBase
 
 from ..base import Array, Obs, Step
 from .adapted import Adapted, as_members, scalar
-from .packages import refused_options
 
 
 class GymnaxEnvironment(Adapted):
@@ -36,8 +35,6 @@ class GymnaxEnvironment(Adapted):
             return
         try:
             self.wrapped, _ = gymnax.make(env, **options)
-        except TypeError as error:
-            raise refused_options(env, options, error) from error
         except OSError as error:
             raise ValueError(
                 f"{env} needs files that gymnax downloads when it makes it, and could "

@@ -227,16 +227,10 @@ def made(id: str, make: Callable[[], Any]) -> Any:
         id: Name of the environment, as in `envs.make`.
         make: Function that makes it, or what describes it.
     """
+    refused = (gymnasium.error.Error, ImportError, TypeError, ValueError)
     try:
         return make()
-    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise ValueError(f"{id} needs a package that is missing: {error}") from None
-    except gymnasium.error.UnregisteredEnv as error:
-        name = id.partition("/")[2]
-        raise ValueError(f"Gymnasium has no {name!r}: {error}") from None
-    except gymnasium.error.Error as error:
-        raise ValueError(f"{id} cannot be made as asked: {error}") from None
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+    except (*refused, AssertionError, RuntimeError) as error:
         raise ValueError(
             f"{id} cannot be made with these env_kwargs: {error}"
         ) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import inspect
 import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from ..base import Array, EnvParams, Obs, Step
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from ..wrappers.base import MASK
 from .adapted import UNLIMITED, Adapted, SuiteState, as_arrays, cast_like
-from .packages import refused_options, unknown_name
+from .packages import check_name
 
 _NEVER = np.iinfo(np.int32).max
 # Names of the step counter among the observations.
@@ -97,14 +96,16 @@ class JumanjiEnvironment(Adapted):
         parts = dict(inner.spaces) if isinstance(inner, Dict) else {}
         mask = parts[MASK].shape if MASK in parts else None
         try:
-            self._actions = actions_of(self.wrapped.action_spec, mask)
+            self._actions, self._combined = actions_of(self.wrapped.action_spec, mask)
         except ValueError as error:
             raise ValueError(f"{self.name} {error}") from None
         counters = parts.keys() & _COUNTERS if limit is not None else set()
         self._counters = tuple(sorted(counters))
         parts |= {name: Box(0.0, 1.0, ()) for name in self._counters}
         if mask is not None:
-            parts[MASK] = MultiBinary(self._actions.mask_size)
+            actions: Any = self._actions
+            size = getattr(actions, "n", 0) or np.sum(getattr(actions, "nvec", 0))
+            parts[MASK] = MultiBinary(int(size))
         if kind in _STARTS_NOWHERE:
             parts["position"] = Discrete(parts["position"].n + 1)
         self._space = Dict(parts) if parts else inner
@@ -134,8 +135,11 @@ class JumanjiEnvironment(Adapted):
         """Take one step; what is random in it is drawn from the state."""
         # Jumanji's states can be written into, and MMST does: hand it a new one.
         before = jax.tree.map(lambda x: x, state.inner)
+        if self._combined:
+            action = jnp.stack(jnp.unravel_index(action, self._combined))
+        action = jnp.asarray(action).astype(self.wrapped.action_spec.dtype)
         with _as_jumanji_is_written():
-            inner, last = self._endless.step(before, self._actions.to_jumanji(action))
+            inner, last = self._endless.step(before, action)
         is_over = jnp.asarray(last.last(), bool).reshape(())
         # One agent's own end, with a discount of 0, is none of the episode's.
         goes_on = jnp.max(jnp.asarray(last.discount)) > 0
@@ -152,7 +156,7 @@ class JumanjiEnvironment(Adapted):
 
     def action_space(self, params: Any = None) -> Space:
         """Return Jumanji's choices, numbered where their combinations have a mask."""
-        return self._actions.space
+        return self._actions
 
     def observation_space(self, params: Any = None) -> Space:
         """Return a space for each of Jumanji's fields."""
@@ -183,17 +187,9 @@ def _made(name: str, options: dict[str, Any]) -> Any:
         warnings.simplefilter("ignore")
         from jumanji.registration import make, registered_environments
 
-    known = sorted(registered_environments())
-    if name not in known:
-        raise unknown_name("Jumanji", name, known)
+    check_name("Jumanji", name, registered_environments())
     try:
         return make(name, **options)
-    except TypeError as error:
-        if not options:
-            raise
-        taken = inspect.signature(type(make(name))).parameters
-        known = [option for option in taken if option != "viewer"]
-        raise refused_options(f"jumanji/{name}", options, error, known) from None
     except OSError as error:  # The levels of Sokoban are not in the package.
         first = str(error).split("\n")[0].split(". ")[0]
         raise ValueError(
@@ -264,39 +260,14 @@ def member_of(space: Any, value: Any) -> Any:
     return jnp.asarray(value).astype(space.dtype).reshape(space.shape)
 
 
-@dataclasses.dataclass(frozen=True)
-class Actions:
-    """Translation of actions of this package into Jumanji's.
+def actions_of(
+    spec: Any, mask: tuple[int, ...] | None
+) -> tuple[Space, tuple[int, ...]]:
+    """Return the space of a spec's actions, and the choices that are combined in it.
 
     A mask may speak of every combination of choices, such as the place and the turn of
     a block: then the combinations are numbered and are one choice. Where it speaks of
     every choice by itself, such as that of each agent, they stay several choices.
-
-    Attributes:
-        space: Space of actions in this package.
-        combined: Numbers of the choices whose combinations are numbered; else empty.
-        dtype: Type of Jumanji's actions.
-    """
-
-    space: Space
-    combined: tuple[int, ...]
-    dtype: Any
-
-    def to_jumanji(self, action: Array) -> Array:
-        """Return the action that Jumanji's step takes."""
-        if self.combined:
-            action = jnp.stack(jnp.unravel_index(action, self.combined))
-        return jnp.asarray(action).astype(self.dtype)
-
-    @property
-    def mask_size(self) -> int:
-        """Number of values of a mask; 0 where actions can have none."""
-        space: Any = self.space
-        return getattr(space, "n", 0) or int(np.sum(getattr(space, "nvec", 0)))
-
-
-def actions_of(spec: Any, mask: tuple[int, ...] | None) -> Actions:
-    """Return the actions of a spec.
 
     Args:
         spec: Jumanji's spec of actions.
@@ -307,20 +278,20 @@ def actions_of(spec: Any, mask: tuple[int, ...] | None) -> Actions:
     """
     if not np.issubdtype(spec.dtype, np.integer):
         low, high = np.asarray(spec.minimum), np.asarray(spec.maximum)
-        return Actions(Box(low, high, spec.shape, spec.dtype), (), spec.dtype)
+        return Box(low, high, spec.shape, spec.dtype), ()
     counts = np.broadcast_to(np.asarray(spec.maximum) + 1, spec.shape)
     nvec = tuple(int(n) for n in counts.reshape(-1))
     num_combinations = int(np.prod(nvec))
     if spec.shape == () and mask in (None, nvec):
-        return Actions(Discrete(nvec[0]), (), spec.dtype)
+        return Discrete(nvec[0]), ()
     if mask is None:
-        return Actions(MultiDiscrete(nvec), (), spec.dtype)
+        return MultiDiscrete(nvec), ()
     if mask == nvec and num_combinations <= MOST_COMBINATIONS:
-        return Actions(Discrete(num_combinations), nvec, spec.dtype)
+        return Discrete(num_combinations), nvec
     if spec.shape and mask[:-1] == spec.shape and mask != nvec:
         # A number without a place in the mask is no action: the spec of MultiCVRP has
         # one more than there are places.
-        return Actions(MultiDiscrete(mask[-1:] * len(nvec)), (), spec.dtype)
+        return MultiDiscrete(mask[-1:] * len(nvec)), ()
     raise ValueError(
         f"has a mask of shape {mask} for actions of {nvec} choices, and one must be of "
         f"each choice, or of at most {MOST_COMBINATIONS:,} combinations: choose a "

@@ -13,16 +13,16 @@ import navix
 import numpy as np
 from navix.rendering.cache import RenderingCache
 
-from ..base import Array, EnvParams, Obs, Step
+from ..base import Array, EnvParams
 from ..options import one_of
-from ..spaces import Box, Discrete, Space
-from .adapted import Adapted, SuiteState
-from .packages import refused_options, unknown_name
+from ..spaces import Box, Discrete
+from .adapted import Suite, SuiteState
+from .packages import check_name
 
 _MOST = int(navix.entities.EntityIds.PLAYER)  # The largest of all kinds and colours.
 
 
-class NavixEnvironment(Adapted):
+class NavixEnvironment(Suite):
     """A grid of Navix 0.7 under this package's contract.
 
     * action: MiniGrid's, such as to turn, to go forward and to open a door.
@@ -48,51 +48,34 @@ class NavixEnvironment(Adapted):
         Raises:
             ValueError: there is no such environment, option or function.
         """
-        if navix_name not in navix.registry():
-            raise unknown_name("Navix", navix_name, navix.registry())
-        self.id, self.options = f"navix/{navix_name}", options
+        check_name("Navix", navix_name, navix.registry())
+        self.id = f"navix/{navix_name}"
         given = {name: _function(name, value) for name, value in options.items()}
-        try:
-            self.wrapped = navix.make(navix_name, **given)
-        except TypeError as error:
-            raise refused_options(self.id, options, error) from None
+        self.wrapped = navix.make(navix_name, **given)
+        self.limit = self.wrapped.max_steps
+        self.actions = Discrete(len(self.wrapped.action_set))
         seen = jax.eval_shape(self.wrapped.reset, jax.random.key(0)).observation
         is_drawn = "rgb" in self.wrapped.observation_fn.__name__
         least = 0 if jnp.issubdtype(seen.dtype, jnp.unsignedinteger) else -1  # A wall.
         most = 255 if is_drawn else _MOST
-        self._space = Box(least, most, seen.shape, seen.dtype)
+        self.observations = Box(least, most, seen.shape, seen.dtype)
         # Pictures of all cells, which the state would carry where nobody looks.
         self._cache = None if is_drawn else RenderingCache(np.zeros(0, np.uint8))  # type: ignore[arg-type]
 
-    @property
-    def default_params(self) -> EnvParams:
-        """The time limit."""
-        return EnvParams(self.wrapped.max_steps)
+    def begin(self, key: Array, params: EnvParams) -> Any:
+        """Return Navix's first timestep; the key is consumed."""
+        return self.wrapped.reset(key, self._cache)
 
-    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
-        """Start an episode; the key is consumed."""
-        with jax.numpy_rank_promotion("allow"):
-            first = self.wrapped.reset(key, self._cache)
-        return self.first(first.observation, SuiteState(jnp.int32(0), first), params)
-
-    def step_env(
-        self, key: Array, state: SuiteState, action: Array, params: EnvParams
-    ) -> Step:
-        """Take one step; what is random in it is drawn from the state."""
+    def advance(
+        self, key: Array, timestep: Any, action: Array, params: EnvParams
+    ) -> Any:
+        """Return the next timestep; what is random in it is drawn from the state."""
         env = self.wrapped.replace(max_steps=params.max_steps_in_episode)
-        with jax.numpy_rank_promotion("allow"):
-            last = env._step(state.inner, action)  # Its `step` resets by itself.
-        after = SuiteState(state.time + 1, last)
-        found = last.observation, after, last.reward, last.is_termination(), {}
-        return self.outcome(found, after, state, params)
+        return env._step(timestep, action)  # Its `step` resets by itself.
 
-    def action_space(self, params: Any = None) -> Discrete:
-        """Return Navix's actions."""
-        return Discrete(len(self.wrapped.action_set))
-
-    def observation_space(self, params: Any = None) -> Space:
-        """Return numbers for each cell, or a picture in bytes."""
-        return self._space
+    def read(self, timestep: Any) -> tuple[Any, Any, Any]:
+        """Return observation, reward, and Navix's termination."""
+        return timestep.observation, timestep.reward, timestep.is_termination()
 
     def render(self, state: SuiteState, params: Any = None) -> np.ndarray:
         """Draw one state, uint8 `[height, width, 3]` on the host."""

@@ -5,16 +5,17 @@ Importing this imports none of them.
 
 import ast
 import contextlib
-import difflib
 import importlib
 import io
 import operator
-import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from ..options import guess
 
 
 def require_package(package: str, install: str = "") -> None:
@@ -55,21 +56,23 @@ def refused_options(
     )
 
 
-def unknown_name(package: str, name: str, known: Iterable[str]) -> ValueError:
-    """Return the error about a name that a package does not know.
+def check_name(package: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that a package does not know.
 
     Args:
         package: Name of the package in words.
         name: Name that was given.
         known: Names of its environments.
+
+    Raises:
+        ValueError: with near names, and all that there are.
     """
-    folded = {one.casefold(): one for one in sorted(known)}
-    found = difflib.get_close_matches(name.casefold(), folded, n=2, cutoff=0.5)
-    near = "".join(f"{folded[one]}, " for one in found)
-    return ValueError(
-        f"the name {name!r} is none of {package}'s: choose {near}"
-        f"{'or ' if near else ''}one of {', '.join(folded.values())}."
-    )
+    if name not in known:
+        known = sorted(known)
+        raise ValueError(
+            f"the name {name!r} is none of {package}'s.{guess(name, known, 2)} There "
+            f"are: {', '.join(known)}."
+        )
 
 
 def imported(module: str) -> ModuleType:
@@ -141,51 +144,61 @@ def read_call(field: str, text: Any, example: str) -> tuple[str, list, dict[str,
         ValueError: it is no such text.
     """
     try:
-        module, colon, call = text.strip().partition(":")
-        if not (colon and all(map(str.isidentifier, module.split(".")))):
-            module, colon, call = "", "", text.strip()
-        node = ast.parse(call, mode="eval").body
-        node = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        assert isinstance(node.func, ast.Name | ast.Attribute)
-        given = [each.arg for each in node.keywords]
-        assert None not in given and len(set(given)) == len(given)
-        places = [_literal(value) for value in node.args]
-        names = {str(each.arg): _literal(each.value) for each in node.keywords}
-    except Exception:  # Whatever a text that is no call makes of Python's parser.
+        ((place, call),) = read_values(text).items()
+        if place != 0:
+            raise ValueError(f"{place} is given by name")
+        named: dict[Any, Any] = {"type": call} if isinstance(call, str) else call
+        name, places = named.pop("type"), []
+        while len(places) in named:
+            places.append(named.pop(len(places)))
+    except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f"{field}: cannot read {text!r}; write for example {example}."
         ) from None
-    return f"{module}{colon}{ast.unparse(node.func)}", places, names
+    return name, places, named
 
 
-def _literal(node: ast.expr) -> Any:
-    """The value of an argument: a literal, an infinite number, or a bare word."""
-    if ast.unparse(node) in ("inf", "-inf"):
-        return float(ast.unparse(node))
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+_COLON = ".__colon__."
 
 
-@contextlib.contextmanager
-def with_opengl_as_asked() -> Iterator[None]:
-    """Say what is wrong where `MUJOCO_GL` keeps MuJoCo from being imported.
+def read_values(text: str) -> dict[Any, Any]:
+    """Return the values of a text such as `A(x=1), b=lab.parts:B()`, by place or name.
 
-    MuJoCo looks for the OpenGL that the variable names as soon as it is imported, and
-    brax imports it whether anything is drawn or not.
+    Literals are values, names and import paths texts, and calls dictionaries: `type` is
+    what is called, and arguments are there by place or name.
 
     Raises:
-        ValueError: the variable is set, and what is imported inside fails.
+        ValueError: it is no such text.
     """
+    # An import path is an attribute of Python, but for its colon.
+    text_of_python = re.sub(r"(?<=\w):(?=[A-Za-z_])", _COLON, text.strip())
     try:
-        yield
-    except (AttributeError, ImportError, RuntimeError) as error:
-        asked = os.environ.get("MUJOCO_GL")
-        if not asked:
-            raise
-        raise ValueError(
-            f"MuJoCo, which brax needs, cannot be imported with MUJOCO_GL={asked!r} "
-            f"({type(error).__name__}: {error}): this machine lacks that OpenGL; unset "
-            "the variable, or install it, such as libosmesa6 for osmesa."
-        ) from None
+        found = _value(ast.parse(f"f({text_of_python})", mode="eval").body)
+    except Exception:  # Whatever a text that is no call makes of Python's parser.
+        raise ValueError(f"cannot read {text!r}") from None
+    del found["type"]
+    return found
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call):
+        named = {each.arg: _value(each.value) for each in node.keywords}
+        if None in named or len(named) < len(node.keywords):
+            raise ValueError("no names, or one twice")
+        return {
+            "type": _value(node.func),
+            **dict(enumerate(map(_value, node.args))),
+            **named,
+        }
+    text = ast.unparse(node).replace(_COLON, ":")
+    if text in ("inf", "-inf"):
+        return float(text)
+    if isinstance(node, ast.Name | ast.Attribute):
+        if not re.fullmatch(r"[\w.:]+", text):
+            raise ValueError(f"{text} is no path")
+        return text
+    value = ast.literal_eval(node)
+    return value.replace(_COLON, ":") if isinstance(value, str) else value
 
 
 @contextlib.contextmanager
@@ -201,25 +214,15 @@ def importing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Drop MuJoCo's notes about deprecated attributes while a model is loaded.
+    """Drop what MuJoCo says of a model while it is loaded.
 
-    The file of brax's HalfCheetah has one. All other warnings reach the handler that
-    was there, or the standard error.
+    The file of brax's HalfCheetah has a deprecated attribute.
     """
     import mujoco
 
     module: Any = mujoco  # Pyright does not see what its compiled part has.
     before = module.get_mju_user_warning()
-
-    def warn(message: str) -> None:
-        if "deprecated" in message:
-            return
-        if before is not None:
-            before(message)
-        else:
-            print(f"WARNING: {message}", file=sys.stderr)
-
-    module.set_mju_user_warning(warn)
+    module.set_mju_user_warning(lambda message: None)
     try:
         yield
     finally:
@@ -239,3 +242,12 @@ def is_own(factory: Callable[..., Any]) -> bool:
         factory: Class or function that makes the environment.
     """
     return not str(getattr(factory, "__module__", "")).startswith("brax.")
+
+
+def is_rerun(new: Any, old: Any) -> bool:
+    """Return whether two classes or functions are of the same code, run twice."""
+    name = getattr(new, "__qualname__", "")
+    if not name or name != getattr(old, "__qualname__", None):
+        return False
+    # Another lambda would have the same name.
+    return new.__module__ == old.__module__ and "<lambda>" not in name

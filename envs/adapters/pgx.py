@@ -4,21 +4,18 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pgx
 
-from ..base import Array, EnvParams, Obs, Step
-from ..spaces import Dict, Discrete, MultiBinary, Space
+from ..base import Array, EnvParams
+from ..spaces import Dict, Discrete, MultiBinary
 from ..wrappers.base import MASK
-from .adapted import UNLIMITED, Adapted, SuiteState
-from .packages import refused_options, unknown_name
+from .adapted import UNLIMITED, Suite
+from .packages import check_name
 
 
-class PgxEnvironment(Adapted):
+class PgxEnvironment(Suite):
     """A game of Pgx 2.6 for one player: MinAtar's, and 2048.
 
     * observation: bits `[10, 10, channels]`. Of 2048 they stand under `observation`
@@ -43,55 +40,36 @@ class PgxEnvironment(Adapted):
         Raises:
             ValueError: there is no such game or option, or it has several players.
         """
-        if pgx_name not in pgx.available_envs():
-            raise unknown_name("Pgx", pgx_name, pgx.available_envs())
-        self.id, self.options = f"pgx/{pgx_name}", options
-        kind = type(pgx.make(pgx_name))
-        try:
-            self.wrapped = kind(**options) if options else pgx.make(pgx_name)
-        except TypeError as error:
-            known = [name for name in inspect.signature(kind).parameters]
-            raise refused_options(self.id, options, error, known) from None
+        check_name("Pgx", pgx_name, pgx.available_envs())
+        self.id = f"pgx/{pgx_name}"
+        made = pgx.make(pgx_name)
+        self.wrapped = type(made)(**options) if options else made
         if self.wrapped.num_players > 1:
             raise ValueError(
                 f"{self.id} is a game of {self.wrapped.num_players} players, and an "
                 "environment has one agent: choose a game of MinAtar, or 2048."
             )
+        self.limit = UNLIMITED
         self._has_mask = not pgx_name.startswith("minatar-")
-
-    @property
-    def default_params(self) -> EnvParams:
-        """The time limit."""
-        return EnvParams(UNLIMITED)
-
-    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
-        """Start an episode; the key is consumed."""
-        with jax.numpy_rank_promotion("allow"):
-            first = self.wrapped.init(key)
-        return self.first(self._shown(first), SuiteState(jnp.int32(0), first), params)
-
-    def step_env(
-        self, key: Array, state: SuiteState, action: Array, params: EnvParams
-    ) -> Step:
-        """Take one step without reset."""
-        with jax.numpy_rank_promotion("allow"):
-            last = self.wrapped.step(state.inner, action, key)
-        after = SuiteState(state.time + 1, last)
-        found = self._shown(last), after, last.rewards[0], last.terminated, {}
-        return self.outcome(found, after, state, params)
-
-    def action_space(self, params: Any = None) -> Discrete:
-        """Return Pgx's actions."""
-        return Discrete(self.wrapped.num_actions)
-
-    def observation_space(self, params: Any = None) -> Space:
-        """Return bits, beside the mask of actions where there is one."""
+        number = self.wrapped.num_actions
         bits = MultiBinary(self.wrapped.observation_shape)
-        if not self._has_mask:
-            return bits
-        return Dict({"observation": bits, MASK: MultiBinary(self.wrapped.num_actions)})
+        masked = {"observation": bits, MASK: MultiBinary(number)}
+        self.actions = Discrete(number)
+        self.observations = Dict(masked) if self._has_mask else bits
 
-    def _shown(self, state: Any) -> Obs:
-        if not self._has_mask:
-            return state.observation
-        return {"observation": state.observation, MASK: state.legal_action_mask}
+    def begin(self, key: Array, params: EnvParams) -> Any:
+        """Return Pgx's first state; the key is consumed."""
+        return self.wrapped.init(key)
+
+    def advance(
+        self, key: Array, timestep: Any, action: Array, params: EnvParams
+    ) -> Any:
+        """Return Pgx's next state; the key is consumed."""
+        return self.wrapped.step(timestep, action, key)
+
+    def read(self, timestep: Any) -> tuple[Any, Any, Any]:
+        """Return the observation, with a mask where there is one, and the rest."""
+        obs = timestep.observation
+        if self._has_mask:
+            obs = {"observation": obs, MASK: timestep.legal_action_mask}
+        return obs, timestep.rewards[0], timestep.terminated

@@ -12,13 +12,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..base import Array, EnvParams, Obs, Step
+from ..base import Array, EnvParams
 from ..spaces import Box, Dict, Space
-from .adapted import Adapted, SuiteState
-from .packages import importing, loading, refused_options, unknown_name
+from .adapted import Suite
+from .packages import check_name, importing, loading, refused_options
 
 with warnings.catch_warnings(), importing():
     # What its dependencies announce is nothing that a user of Playground can act on.
@@ -26,7 +25,7 @@ with warnings.catch_warnings(), importing():
     from mujoco_playground import registry
 
 
-class PlaygroundEnvironment(Adapted):
+class PlaygroundEnvironment(Suite):
     """An environment of MuJoCo Playground 0.2 under this package's contract.
 
     * action: float32 `[A]` in [-1, 1], as all of Playground's learners give them.
@@ -62,15 +61,15 @@ class PlaygroundEnvironment(Adapted):
             ValueError: there is no such environment or option, or its files cannot be
                 downloaded.
         """
-        if playground_name not in registry.ALL_ENVS:
-            raise unknown_name("Playground", playground_name, registry.ALL_ENVS)
+        check_name("Playground", playground_name, registry.ALL_ENVS)
+        self.id = f"playground/{playground_name}"
         settings: Any = registry.get_default_config(playground_name)
         # Of these two Playground's wrapper for training makes something, and no step.
         idle = {"episode_length", "action_repeat"} & set(options)
         if idle:
             raise ValueError(
-                f"options of playground/{playground_name} were {sorted(idle)}, of "
-                "which its steps take no notice; set max_steps_in_episode, or "
+                f"options of {self.id} were {sorted(idle)}, of which its steps take no "
+                "notice; set max_steps_in_episode, or "
                 "env_wrappers=('ActionRepeat(2)',)."
             )
         # Robots that are made of files of their own say nothing of `impl`.
@@ -80,52 +79,33 @@ class PlaygroundEnvironment(Adapted):
                 self.wrapped = registry.load(playground_name, config_overrides=asked)
         except subprocess.CalledProcessError as error:
             raise ValueError(
-                f"playground/{playground_name} needs files that git could not download "
-                f"({error})."
+                f"{self.id} needs files that git could not download ({error})."
             ) from None
-        except (KeyError, TypeError) as error:
-            id, known = f"playground/{playground_name}", sorted(settings)
-            raise refused_options(id, asked, error, known) from None
-        self.id = f"playground/{playground_name}"
-        self.options = {"impl": impl, **options}
+        except KeyError as error:
+            raise refused_options(self.id, asked, error, sorted(settings)) from None
         limit = max_steps_in_episode
         self.limit = int(settings.episode_length if limit is None else limit)
+        self.actions = Box(-1.0, 1.0, (self.wrapped.action_size,))
 
-    @property
-    def default_params(self) -> EnvParams:
-        """The time limit; the physics is not among the numbers."""
-        return EnvParams(self.limit)
+    def begin(self, key: Array, params: EnvParams) -> Any:
+        """Return Playground's fresh random state; the key is consumed."""
+        return self.wrapped.reset(key)
 
-    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
-        """Start an episode from a fresh random state; the key is consumed."""
-        with jax.numpy_rank_promotion("allow"):
-            first = self.wrapped.reset(key)
-        state = SuiteState(jnp.int32(0), first)
-        return self.first(first.obs, state, params)
-
-    def step_env(
-        self, key: Array, state: SuiteState, action: Array, params: Any
-    ) -> Step:
-        """Take one step; what is random in it is drawn from the state."""
-        before = state.inner
+    def advance(
+        self, key: Array, timestep: Any, action: Array, params: EnvParams
+    ) -> Any:
+        """Return the next state; what is random in it is drawn from the state."""
         # Playground writes into the dictionaries that it is given: hand it new ones.
-        before = before.replace(metrics=dict(before.metrics), info=dict(before.info))
-        with jax.numpy_rank_promotion("allow"):
-            after = self.wrapped.step(before, action)
-        carried = SuiteState(state.time + 1, after)
-        found = after.obs, carried, after.reward, after.done > 0.5, {}
-        return self.outcome(found, carried, state, params)
+        new = {"metrics": dict(timestep.metrics), "info": dict(timestep.info)}
+        return self.wrapped.step(timestep.replace(**new), action)
 
-    def action_space(self, params: Any = None) -> Box:
-        """Return numbers from -1 to 1."""
-        return Box(-1.0, 1.0, (self.wrapped.action_size,))
-
-    def observation_space(self, params: Any = None) -> Space:
-        """Return a space of unbounded numbers, or several by name."""
-        return self._space
+    def read(self, timestep: Any) -> tuple[Any, Any, Any]:
+        """Return observation, reward, and Playground's `done`."""
+        return timestep.obs, timestep.reward, timestep.done > 0.5
 
     @cached_property
-    def _space(self) -> Space:
+    def observations(self) -> Space:  # type: ignore[override]
+        """A space of unbounded numbers, or several by name."""
         with jax.numpy_rank_promotion("allow"):
             obs = jax.eval_shape(self.wrapped.reset, jax.random.key(0)).obs
         if hasattr(obs, "shape"):

@@ -9,7 +9,7 @@ from typing import Any
 from popjym import registration
 
 from .adapt import FiveValueEnvironment
-from .packages import refused_options, unknown_name
+from .packages import check_name
 
 
 class PopjymEnvironment(FiveValueEnvironment):
@@ -29,14 +29,9 @@ class PopjymEnvironment(FiveValueEnvironment):
         Raises:
             ValueError: there is no such task or option.
         """
-        known = registration.REGISTERED_ENVS
-        if popjym_name not in known:
-            raise unknown_name("POPJym", popjym_name, known)
-        self.id, self.options = f"popjym/{popjym_name}", options
-        try:
-            made: Any = registration.make(popjym_name, **options)[0]
-        except TypeError as error:
-            raise refused_options(self.id, options, error) from None
+        check_name("POPJym", popjym_name, registration.REGISTERED_ENVS)
+        self.id = f"popjym/{popjym_name}"
+        made: Any = registration.make(popjym_name, **options)[0]
         if hasattr(made, "is_terminal"):  # Its name in gymnax before 1.0.
             made.is_terminated = made.is_terminal
         super().__init__(made, getattr(made, "max_steps_in_episode", None))

@@ -4,22 +4,19 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xminigrid
 from flax import struct
 from xminigrid.core.constants import NUM_TILES
 from xminigrid.types import RuleSet
 
-from ..base import Array, EnvParams, Obs, Step
+from ..base import Array, EnvParams
 from ..options import one_of
 from ..spaces import Box, Discrete
-from .adapted import Adapted, SuiteState
-from .packages import refused_options, unknown_name
+from .adapted import Suite, SuiteState
+from .packages import check_name
 
 
 @struct.dataclass
@@ -37,7 +34,7 @@ class XLandParams(EnvParams):
     init_tiles: Any = ()
 
 
-class XMiniGridEnvironment(Adapted):
+class XMiniGridEnvironment(Suite):
     """A world of XLand-MiniGrid 0.9 under this package's contract.
 
     * action: to go forward, to turn, to pick up, to put down and to toggle.
@@ -71,56 +68,47 @@ class XMiniGridEnvironment(Adapted):
             ValueError: there is no such environment, option or benchmark, or it cannot
                 be downloaded.
         """
-        names = xminigrid.registered_environments()
-        if xminigrid_name not in names:
-            raise unknown_name("XLand-MiniGrid", xminigrid_name, names)
+        known = xminigrid.registered_environments()
+        check_name("XLand-MiniGrid", xminigrid_name, known)
         self.id = f"xminigrid/{xminigrid_name}"
-        self.options = options | ({"benchmark": benchmark} if benchmark else {})
         numbers: Any
         self.wrapped, numbers = xminigrid.make(xminigrid_name)
-        known = [field.name for field in dataclasses.fields(numbers)]
         # Rules are numbers; a file can name the benchmark that they come from.
-        known = ["benchmark" if name == "ruleset" else name for name in known]
-        unknown = self.options.keys() - set(known)
-        if unknown:
-            raise refused_options(self.id, unknown, known=known)
+        has_rules = hasattr(numbers, "ruleset")
+        if "ruleset" in options or (benchmark and not has_rules):
+            raise TypeError(
+                f"rules come from a benchmark, which {self.id} may not have"
+            )
         self._numbers = numbers.replace(**options)
         self._rulesets = _downloaded(benchmark) if benchmark else None
         if self._rulesets is not None:
             self._numbers = self._numbers.replace(ruleset=self._rulesets.get_ruleset(0))
+        self.limit = self._numbers.max_steps
+        self.actions = Discrete(self.wrapped.num_actions(self._numbers))
+        shape: Any = self.wrapped.observation_shape(self._numbers)
+        # A kind and a colour, of which there are fewer, for each cell that is seen.
+        self.observations = Box(0, NUM_TILES - 1, shape, np.uint8)
 
     @property
     def default_params(self) -> EnvParams:
         """The time limit, and the rules of a world of XLand."""
-        limit = EnvParams(self._numbers.max_steps)
         if not hasattr(self._numbers, "ruleset"):
-            return limit
-        return XLandParams(limit.max_steps_in_episode, **vars(self._numbers.ruleset))
+            return EnvParams(self.limit)
+        return XLandParams(self.limit, **vars(self._numbers.ruleset))
 
-    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, SuiteState]:
-        """Start an episode; the key is consumed."""
-        with jax.numpy_rank_promotion("allow"):
-            first = self.wrapped.reset(self._theirs(params), key)
-        return self.first(first.observation, SuiteState(jnp.int32(0), first), params)
+    def begin(self, key: Array, params: EnvParams) -> Any:
+        """Return XLand's first timestep; the key is consumed."""
+        return self.wrapped.reset(self._theirs(params), key)
 
-    def step_env(
-        self, key: Array, state: SuiteState, action: Array, params: EnvParams
-    ) -> Step:
-        """Take one step, in which nothing is random."""
-        with jax.numpy_rank_promotion("allow"):
-            last = self.wrapped.step(self._theirs(params), state.inner, action)
-        after = SuiteState(state.time + 1, last)
-        found = last.observation, after, last.reward, last.discount == 0, {}
-        return self.outcome(found, after, state, params)
+    def advance(
+        self, key: Array, timestep: Any, action: Array, params: EnvParams
+    ) -> Any:
+        """Return the next timestep, in which nothing is random."""
+        return self.wrapped.step(self._theirs(params), timestep, action)
 
-    def action_space(self, params: Any = None) -> Discrete:
-        """Return XLand's actions."""
-        return Discrete(self.wrapped.num_actions(self._numbers))
-
-    def observation_space(self, params: Any = None) -> Box:
-        """Return a kind and a colour for each cell that the agent sees."""
-        shape: Any = self.wrapped.observation_shape(self._numbers)
-        return Box(0, NUM_TILES - 1, shape, np.uint8)  # There are fewer colours.
+    def read(self, timestep: Any) -> tuple[Any, Any, Any]:
+        """Return observation, reward, and whether XLand's discount is 0."""
+        return timestep.observation, timestep.reward, timestep.discount == 0
 
     @property
     def has_levels(self) -> bool:

@@ -1,8 +1,9 @@
 """The base of all wrappers: an environment inside, and numbers of their own."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from jax.core import Tracer
 from ..adapters.adapt import adapt
 from ..adapters.adapted import with_numbers
 from ..base import Array, AutoResetStep, Environment, Obs, Step
-from ..spaces import Box, Discrete, Space
+from ..spaces import Box, Space
 
 MASK = "action_mask"  # Key of an observation that is for actions, and is not seen.
 
@@ -35,7 +36,7 @@ class WrapperState:
 
 def _of_the_inside(name: str) -> Any:
     """A property of a wrapper that is that of the environment inside."""
-    return property(lambda self: getattr(self.env, name))
+    return property(attrgetter(f"env.{name}"))
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -141,7 +142,10 @@ class Wrapper(Environment[Any, Any]):
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take a step of the environment inside, with its numbers of this episode."""
-        return self._inside(self.env.step_env, key, state, action, params)
+        inner, numbers = self.inner_state(state), self.inner_params(state, params)
+        obs, inner, *rest = self.env.step_env(key, inner, action, numbers)
+        after = state.replace(inner=inner) if self.has_state else inner
+        return obs, after, *rest  # type: ignore[return-value]
 
     def is_truncated(self, state: Any, params: Any) -> Array:
         """Return whether the time limit of the environment inside is reached."""
@@ -164,19 +168,14 @@ class Wrapper(Environment[Any, Any]):
     def _params(self, params: Any) -> Any:
         return self.default_params if params is None else params
 
-    def _inside(
-        self, step: Callable[..., Any], key: Array, state: Any, action: Any, params: Any
-    ) -> Any:
-        """Take a step of the environment inside; return it with the wrapper's state."""
-        inner, numbers = self.inner_state(state), self.inner_params(state, params)
-        obs, inner, *rest = step(key, inner, action, numbers)
-        return obs, state.replace(inner=inner) if self.has_state else inner, *rest
-
     def _step_with_the_same_numbers(
         self, key: Array, state: Any, action: Array, params: Any = None
     ) -> AutoResetStep:
         """Take one step; where it ended the episode, the next has its numbers."""
-        return self._inside(self.env.step, key, state, action, self._params(params))
+        params = self._params(params)
+        inner, numbers = self.inner_state(state), self.inner_params(state, params)
+        obs, inner, *rest = self.env.step(key, inner, action, numbers)
+        return obs, state.replace(inner=inner), *rest  # type: ignore[return-value]
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -207,20 +206,6 @@ class ObservationWrapper(Wrapper):
         return self.observe(obs, state, params), state, *rest  # type: ignore[return-value]
 
 
-class Inside(NamedTuple):
-    """The environment inside all wrappers, as it is at one moment.
-
-    Attributes:
-        env: The environment.
-        params: Numbers of the environment, those drawn for the episode among them.
-        state: State of the environment.
-    """
-
-    env: Environment
-    params: Any
-    state: Any
-
-
 def innermost(env: Environment) -> Environment:
     """Return the environment inside all wrappers."""
     while isinstance(env, Wrapper):
@@ -228,18 +213,21 @@ def innermost(env: Environment) -> Environment:
     return env
 
 
-def unwrap(env: Environment, params: Any, state: Any) -> Inside:
+def unwrap(env: Environment, params: Any, state: Any) -> tuple[Environment, Any, Any]:
     """Take all wrappers off an environment and off its state.
 
     Args:
         env: The environment, with its wrappers.
         params: Numbers of the environment, distributions among them.
         state: State of one environment.
+
+    Returns:
+        The environment inside, its numbers in this episode, and its state.
     """
     while isinstance(env, Wrapper):
         params = env.inner_params(state, params)
         state, env = env.inner_state(state), env.env
-    return Inside(env, params, state)
+    return env, params, state
 
 
 def box_of(env: Environment, params: Any, who: str) -> Box:
@@ -253,13 +241,12 @@ def box_of(env: Environment, params: Any, who: str) -> Box:
         ValueError: it is not.
     """
     space = env.observation_space(params)
-    if isinstance(space, Box):
-        return space
-    remedy = "; put OneHotObservation before it" if isinstance(space, Discrete) else ""
-    raise ValueError(
-        f"{who} takes observations that are arrays, but {env.name} observes "
-        f"{space}{remedy}."
-    )
+    if not isinstance(space, Box):
+        raise ValueError(
+            f"{who} takes observations that are arrays, but {env.name} observes "
+            f"{space}; OneHotObservation makes arrays of discrete ones."
+        )
+    return space
 
 
 def vector_of(env: Environment, params: Any, who: str) -> Box:
@@ -277,14 +264,9 @@ def vector_of(env: Environment, params: Any, who: str) -> Box:
     )
 
 
-def on_bounds(change: Callable[[Any, Any], Any], *bounds: Any) -> Any:
-    """Apply `change(numpy or jax.numpy, bounds)` to bounds of spaces.
-
-    They stay in numpy where none of them is traced.
-    """
-    is_traced = any(isinstance(bound, Tracer) for bound in bounds)
-    xp: Any = jnp if is_traced else np
-    return change(xp, [xp.asarray(bound) for bound in bounds])
+def numpy_of(*bounds: Any) -> Any:
+    """Return NumPy for bounds of spaces, or JAX's where one of them is traced."""
+    return jnp if any(isinstance(bound, Tracer) for bound in bounds) else np
 
 
 def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> float:
@@ -303,11 +285,9 @@ def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> flo
         number = float("nan" if isinstance(value, str) else value)
     except (TypeError, ValueError):
         number = np.nan
-    with np.errstate(over="ignore"):
-        is_infinite = np.isinf(np.float32(number))
-    if np.isnan(number) or (finite and is_infinite):
+    if np.isnan(number) or (finite and not abs(number) <= np.finfo(np.float32).max):
         raise ValueError(
             f"{who}: {name} must be a {'finite ' if finite else ''}number, got "
-            f"{value!r}; for example {who}({name}=0.5)."
+            f"{value!r}."
         )
     return number

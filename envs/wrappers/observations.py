@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, Environment, Obs, Step
+from ..base import Array, Obs, Step
 from ..options import one_of, whole_number
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from .base import (
@@ -18,7 +19,7 @@ from .base import (
     Wrapper,
     WrapperState,
     box_of,
-    on_bounds,
+    numpy_of,
     unwrap,
     vector_of,
 )
@@ -67,11 +68,8 @@ class FlattenObservation(ObservationWrapper):
     def observation_space(self, params: Any = None) -> Box:
         """Return the bounds of the environment inside, in a row."""
         space = box_of(self.env, self._params(params), "FlattenObservation")
-        low, high = (
-            on_bounds(lambda xp, b: xp.ravel(b[0]).astype(xp.float32), bound)
-            for bound in (space.low, space.high)
-        )
-        return Box(low, high, (int(np.prod(space.shape)),))
+        xp = numpy_of(space.low, space.high)
+        return Box(xp.ravel(space.low), xp.ravel(space.high), (np.size(space.low),))
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -92,17 +90,13 @@ class SelectObservation(ObservationWrapper):
     def check(self) -> None:
         """Refuse places that a vector does not have."""
         space = box_of(self.env, self.env.default_params, "SelectObservation")
-        size = space.shape[0] if len(space.shape) == 1 else 0
-        places = self.indices
-        if not (
-            isinstance(places, tuple)
-            and places
-            and all(type(i) is int and 0 <= i < size for i in places)
-        ):
+        places = range(space.shape[0] if len(space.shape) == 1 else 0)
+        is_tuple = isinstance(self.indices, tuple) and self.indices
+        if not is_tuple or not set(self.indices) <= set(places):
             raise ValueError(
                 "SelectObservation: indices must be places in a vector, such as "
-                f"SelectObservation((0, 1)), got {places!r}, and {self.env.name} "
-                f"observes {space}."
+                f"SelectObservation((0, 1)), got {self.indices!r}, and "
+                f"{self.env.name} observes {space}."
             )
 
     def observe(self, obs: Obs, state: Any, params: Any) -> Array:
@@ -113,11 +107,7 @@ class SelectObservation(ObservationWrapper):
         """Return the bounds of the numbers that are shown."""
         space = box_of(self.env, self._params(params), "SelectObservation")
         chosen = np.asarray(self.indices)
-
-        def shown(xp: Any, bounds: Any) -> Any:
-            return xp.broadcast_to(bounds[0], space.shape)[chosen]
-
-        low, high = (on_bounds(shown, bound) for bound in (space.low, space.high))
+        low, high = space.low[chosen], space.high[chosen]
         return Box(low, high, (len(chosen),), space.dtype)
 
 
@@ -171,9 +161,7 @@ class FrameStack(Wrapper):
             before = new if self.padding == "reset" else jnp.zeros_like(new)
             return jnp.concatenate([*[before] * (self.n - 1), new], axis=-1)
 
-        mask, obs = _split(obs)
-        frames = jax.tree.map(repeat, obs)
-        return {**frames, **mask} if mask else frames, FrameStackState(inner, frames)
+        return self._shown(obs, inner, lambda seen: jax.tree.map(repeat, seen))
 
     def step_env(
         self, key: Array, state: FrameStackState, action: Array, params: Any
@@ -184,58 +172,40 @@ class FrameStack(Wrapper):
             return jnp.concatenate([old[..., new.shape[-1] :], new], axis=-1)
 
         obs, inner, *rest = self.env.step_env(key, state.inner, action, params)
-        mask, obs = _split(obs)
-        frames = jax.tree.map(push, state.frames, obs)
-        shown = {**frames, **mask} if mask else frames
-        return shown, FrameStackState(inner, frames), *rest  # type: ignore[return-value]
+        pushed = partial(jax.tree.map, push, state.frames)
+        return *self._shown(obs, inner, pushed), *rest  # type: ignore[return-value]
+
+    def _shown(
+        self, obs: Obs, inner: Any, stacked: Callable[[Any], Any]
+    ) -> tuple[Obs, FrameStackState]:
+        """The stacked observation, the mask of actions as it is, and the state."""
+        if not isinstance(obs, dict):
+            frames = stacked(obs)
+            return frames, FrameStackState(inner, frames)
+        frames = stacked({key: value for key, value in obs.items() if key != MASK})
+        return {**obs, **frames}, FrameStackState(inner, frames)
 
     def observation_space(self, params: Any = None) -> Box | Dict:
         """Return n times the space of the environment inside, along the last axis."""
-        params = self._params(params)
-        space, boxes = self.env.observation_space(params), _boxes(self.env, params)
-        stacked = {key: self._stacked(box) for key, box in boxes.items()}
-        if isinstance(space, Dict):
-            return Dict({**space.spaces, **stacked})
-        return stacked[""]
+        space = self.env.observation_space(self._params(params))
+        if not isinstance(space, Dict):
+            return self._stacked(space)
+        parts = space.spaces.items()
+        return Dict({k: x if k == MASK else self._stacked(x) for k, x in parts})
 
-    def _stacked(self, space: Box) -> Box:
+    def _stacked(self, space: Any) -> Box:
         """The space of n observations of another one."""
-        low, high = space.low, space.high
-        if self.padding == "zero":
-            low = on_bounds(lambda xp, b: xp.minimum(b[0], 0), low)
-            high = on_bounds(lambda xp, b: xp.maximum(b[0], 0), high)
-        shape = (*space.shape[:-1], space.shape[-1] * self.n)
-        low, high = (
-            on_bounds(lambda xp, b: xp.concatenate(b * self.n, -1), bound)
-            for bound in (low, high)
-        )
-        return Box(low, high, shape, space.dtype)
-
-
-def _boxes(env: Environment, params: Any) -> dict[str, Box]:
-    """The spaces that are stacked, by key; under no name where there is one alone."""
-    space = env.observation_space(params)
-    if isinstance(space, Dict):
-        boxes: dict[str, Any] = {k: x for k, x in space.spaces.items() if k != MASK}
-    else:
-        boxes = {"": box_of(env, params, "FrameStack")}
-    for key, box in boxes.items():
-        under = f" under {key!r}" if key else ""
-        if not isinstance(box, Box) or not box.shape:
-            remedy = "show it as a Box [1]" if key else "put FlattenObservation before"
+        if not isinstance(space, Box) or not space.shape:
             raise ValueError(
-                f"FrameStack stacks along the last axis, but {env.name} observes "
-                f"{box}{under}; {remedy}."
+                f"FrameStack stacks along the last axis, but {self.env.name} observes "
+                f"{space}; put OneHotObservation or FlattenObservation before it."
             )
-    return boxes
-
-
-def _split(obs: Any) -> tuple[dict[str, Any], Any]:
-    """The mask of actions, if a dictionary has one, and what is beside it."""
-    if not isinstance(obs, dict):
-        return {}, obs
-    mask = {key: value for key, value in obs.items() if key == MASK}
-    return mask, {key: value for key, value in obs.items() if key != MASK}
+        xp, low, high = numpy_of(space.low, space.high), space.low, space.high
+        if self.padding == "zero":
+            low, high = xp.minimum(low, 0), xp.maximum(high, 0)
+        shape = (*space.shape[:-1], space.shape[-1] * self.n)
+        low, high = (xp.concatenate([bound] * self.n, -1) for bound in (low, high))
+        return Box(low, high, shape, space.dtype)
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -277,11 +247,8 @@ class PreviousActionReward(Wrapper):
         dtype, sizes = _dtype(obs), _choices(self.action_space(params))
         numbers = [jnp.ravel(jnp.asarray(action, dtype))]
         if sizes:
-            choices = jnp.ravel(action)
-            numbers = [
-                jax.nn.one_hot(choices[i], size, dtype=dtype)
-                for i, size in enumerate(sizes)
-            ]
+            both = zip(jnp.ravel(action), sizes, strict=True)
+            numbers = [jax.nn.one_hot(x, size, dtype=dtype) for x, size in both]
         earned = jnp.asarray(reward, dtype)[None]
         shown = _beside(obs, "previous", jnp.concatenate([*numbers, earned]))
         return shown, state, reward, *rest  # type: ignore[return-value]
@@ -300,12 +267,9 @@ class PreviousActionReward(Wrapper):
         if not isinstance(actions, Box):
             size = sum(_choices(actions)) or int(np.prod(actions.shape))
             actions = Box(0.0, 1.0, (size,))
-        low = on_bounds(
-            lambda xp, b: xp.append(xp.minimum(xp.ravel(b[0]), 0), -xp.inf), actions.low
-        )
-        high = on_bounds(
-            lambda xp, b: xp.append(xp.maximum(xp.ravel(b[0]), 0), xp.inf), actions.high
-        )
+        xp = numpy_of(actions.low, actions.high)
+        low = xp.append(xp.minimum(actions.low, 0), -xp.inf)
+        high = xp.append(xp.maximum(actions.high, 0), xp.inf)
         return Box(low, high, low.shape)
 
 
@@ -341,8 +305,10 @@ def _space_beside(wrapper: Wrapper, params: Any, key: str, box: Box) -> Box | Di
             )
         return Dict({**space.spaces, key: box})
     space = vector_of(env, params, who)
-    low = on_bounds(lambda xp, b: xp.concatenate(b), space.low, box.low)
-    high = on_bounds(lambda xp, b: xp.concatenate(b), space.high, box.high)
+    xp = numpy_of(space.low, space.high, box.low, box.high)
+    low, high = (
+        xp.concatenate(both) for both in ((space.low, box.low), (space.high, box.high))
+    )
     return Box(low, high, low.shape, space.dtype)
 
 
@@ -365,7 +331,7 @@ class TimeObservation(ObservationWrapper):
     def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
         """Return the observation and the share."""
         # A level, and a number that is drawn at the reset, has its own limit.
-        limit = unwrap(self.env, params, state).params.max_steps_in_episode
+        limit = unwrap(self.env, params, state)[1].max_steps_in_episode
         share = jnp.asarray(state.time, jnp.float32) / limit
         return _beside(obs, "time", share.astype(_dtype(obs))[None])
 
@@ -412,7 +378,7 @@ class ActionMask(ObservationWrapper):
     def observe(self, obs: Obs, state: Any, params: Any) -> dict[str, Any]:
         """Return the observation with the mask beside it."""
         parts = obs if isinstance(obs, dict) else {"observation": obs}
-        drawn = unwrap(self.env, params, state).params
+        _, drawn, _ = unwrap(self.env, params, state)
         mask = jnp.asarray(self.mask(state, drawn)).astype(jnp.int8)
         return {**parts, MASK: mask}
 

@@ -9,7 +9,7 @@ from flax import struct
 
 from ..base import Array, Obs
 from ..spaces import Box, Dict, Space, Tuple
-from .base import Wrapper, WrapperState, on_bounds
+from .base import Wrapper, WrapperState, numpy_of
 
 # No draw of an environment is this long, so that the key for the numbers, which is
 # folded from that of the reset, is none of those that the environment makes of it.
@@ -183,8 +183,8 @@ def _hull(low: Space, high: Space) -> Space:
         return Tuple(tuple(map(_hull, low.spaces, high.spaces)))
     if not (isinstance(low, Box) and isinstance(high, Box)):
         return high
-    bottom = on_bounds(lambda xp, b: xp.minimum(*b), low.low, high.low)
-    top = on_bounds(lambda xp, b: xp.maximum(*b), low.high, high.high)
+    xp = numpy_of(low.low, high.low, low.high, high.high)
+    bottom, top = xp.minimum(low.low, high.low), xp.maximum(low.high, high.high)
     return Box(bottom, top, high.shape, high.dtype)
 
 

@@ -4,7 +4,6 @@
     python experiments/benchmarks/gpu_day.py --list
     python experiments/benchmarks/gpu_day.py --purejaxrl PATH/ppo.py
     python experiments/benchmarks/gpu_day.py --only device ppo-1 --minutes 9
-    python experiments/benchmarks/gpu_day.py --prepare 8 --rounds 2 --in-all 9
     python experiments/benchmarks/gpu_day.py --table > table.md
     JAX_PLATFORMS=cpu python experiments/benchmarks/gpu_day.py --toy   # anywhere
 
@@ -12,13 +11,6 @@ Every part is a process of its own, and leaves a JSON file with its rows, the de
 the versions. The same command again does what is missing: a part that has its file is
 skipped, unless it failed and `--retry` is given. A part that fails or takes too long is
 recorded with its error and with the rows that it had, and the rest go on.
-
-Where the hours of a GPU are dear, `--prepare N` compiles first, N parts at a time, and
-their processes wait for a turn with the device. What is not compiled after two
-fifths of `--in-all` takes its turn without; a cache has what was finished. These parts
-do not say how long compilation took, as it was not measured alone. XLA times some
-kernels while it compiles, here beside other processes, so it may choose other ones than
-alone. Parts that time nothing are measured while the others compile.
 """
 
 import contextlib
@@ -29,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,29 +29,7 @@ import gpu_table
 from bench import PEERS, ROOT, Asked, options, read, write
 
 SHORTEST = 0.5  # With fewer minutes left no part begins.
-COMPILING = 0.4  # Share of the minutes of a command that it may compile beforehand.
-UNDER_WAY: set[subprocess.Popen[bytes]] = set()  # The processes of parts.
-# Sets of XLA's options in `gpu_parts.py`, and what they are.
-OPTIONS = {
-    "default": "own options",
-    "no-graphs": "graphs switched off",
-    "small-graphs": "graphs from two kernels on",
-    "loops": "graphs with loops and branches in them",
-    "double-buffer": "loops of two turns at a time",
-}
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-PROFILED = (
-    ("ppo-cartpole", 1),
-    ("ppo-cartpole", 1_024),
-    ("pqn-cartpole", 64),
-    ("recurrent-ppo-cartpole", 64),
-    ("dqn-cartpole", 64),
-    ("td3-pendulum", 64),
-    ("sac-pendulum", 64),
-    ("mpo-pendulum", 64),
-    ("ppo-minatar", 1),
-    ("ppo-halfcheetah", 1),
-)
 # One agent with as many environments as a GPU takes, and short rollouts.
 WIDE = {"num_envs": 8_192, "num_steps": 16, "num_minibatches": 8}
 # PPO with the numbers of a preset: part -> what it is, agents, preset, other numbers.
@@ -93,14 +62,12 @@ class Part(NamedTuple):
             process and takes a `gpu_parts.Day`.
         arguments: The function's other arguments.
         flags: Flags of XLA.
-        is_timed: Whether it must have the device for itself.
     """
 
     what: str
     function: str
     arguments: tuple[Any, ...] = ()
     flags: str = ""
-    is_timed: bool = True
 
 
 def make_parts() -> dict[str, Part]:
@@ -111,20 +78,13 @@ def make_parts() -> dict[str, Part]:
     for n in (1, 8, 64, 512, 2_048, 8_192):
         words = f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL"
         parts[f"ppo-{n}"] = Part(words, f"{own}_ppo", (n,))
-    for name, about in OPTIONS.items():
-        words, arguments = f"PPO with XLA's {about}", (name, about)
-        parts[f"options-{name}"] = Part(words, f"{own}_options", arguments)
-    for name, n in PROFILED:
-        words = f"the kernels of {n:,} agents of {name} in the profiler, and the gaps"
-        function = "gpu_profile.measure_profile"
-        parts[f"profile-{name}-{n}"] = Part(words, function, (name, n))
     for name, (words, *arguments) in PRESETS.items():
         function = "gpu_stacks.measure_preset"
         parts[name] = Part(words, function, tuple(arguments))
     words = "PPO's brax preset beside brax's own PPO, 2.5M steps"
     parts["brax-ppo"] = Part(words, "gpu_stacks.measure_brax", (2_500_000,))
     function = "gpu_bits.measure_bits"
-    same = Part("same seed, killed and resumed", function, is_timed=False)
+    same = Part("same seed, killed and resumed", function)
     words = f"the same with {DETERMINISTIC}"
     parts["bits"] = same
     parts["bits-deterministic"] = same._replace(what=words, flags=DETERMINISTIC)
@@ -144,7 +104,7 @@ def run_child(name: str, asked: Asked) -> None:
         name: The part.
         asked: The options of the command.
     """
-    from gpu_parts import Day, Prepared
+    from gpu_parts import Day
 
     from purerl.storage.folders import made_with
 
@@ -161,16 +121,8 @@ def run_child(name: str, asked: Asked) -> None:
     module, _, function = part.function.partition(".")
     measure: Callable[..., None] = getattr(importlib.import_module(module), function)
     rounds = asked.rounds if asked.rounds is not None else 2 if asked.toy else 4
-    deadline, prepared = time.monotonic() + asked.minutes * 60, Prepared()
-    day = Day(
-        asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds, prepared
-    )
-    if asked.wait:
-        measure(day._replace(rounds=0), *part.arguments)
-        prepared.wait()
-        write(path, kept)
-        minutes = float(sys.stdin.readline())  # The turn of this part.
-        day = day._replace(deadline=time.monotonic() + minutes * 60)
+    deadline = time.monotonic() + asked.minutes * 60
+    day = Day(asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds)
     write(path, kept)
     measure(day, *part.arguments)
 
@@ -180,120 +132,63 @@ def unfinished(folder: Path, name: str) -> Path:
     return folder / "work" / f"{name}.json"
 
 
-class Running(NamedTuple):
-    """The process of a part.
-
-    Attributes:
-        name: The part.
-        process: Its process.
-        started: Date and time.
-        began: The reading of `time.monotonic`.
-    """
-
-    name: str
-    process: subprocess.Popen[bytes]
-    started: str
-    began: float
-
-    def go(self, minutes: float) -> "Running":
-        """Let a part that waits measure; its seconds begin now."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # It died meanwhile.
-            self.process.stdin.write(f"{minutes}\n".encode())
-            self.process.stdin.close()
-        started = datetime.now(UTC).isoformat()
-        return self._replace(started=started, began=time.monotonic())
-
-
-def start_part(name: str, asked: Asked, minutes: float, waits: bool) -> Running:
-    """Start the process of a part.
+def run_part(name: str, asked: Asked, minutes: float) -> dict[str, Any]:
+    """Measure a part in a process of its own, and return its record.
 
     Args:
         name: The part.
         asked: The options of the command.
         minutes: How long it may take.
-        waits: Whether it only compiles until it is told to measure.
     """
-    part, log = PARTS[name], _log(asked, name)
+    part, log = PARTS[name], asked.out / "work" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     unfinished(asked.out, name).unlink(missing_ok=True)
     command = [sys.executable, str(Path(__file__)), "--child", name]
     command += [f"--out={asked.out}", f"--peers={asked.peers}", f"--minutes={minutes}"]
     command += [f"--purejaxrl={asked.purejaxrl}"] if asked.purejaxrl else []
-    command += ["--toy"] * asked.toy + ["--wait"] * waits
+    command += ["--toy"] * asked.toy
     command += [f"--rounds={asked.rounds}"] if asked.rounds is not None else []
-    started, began = datetime.now(UTC).isoformat(), time.monotonic()
+    started, began, error = datetime.now(UTC).isoformat(), time.monotonic(), ""
     with log.open("wb") as file:
         process = subprocess.Popen(
             command,
-            env=environment(part, asked.out),
-            stdin=subprocess.PIPE,
+            env=environment(part),
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    UNDER_WAY.add(process)
-    return Running(name, process, started, began)
-
-
-def end_part(running: Running, asked: Asked, minutes: float) -> dict[str, Any]:
-    """Wait for the end of a part, and return its record.
-
-    Args:
-        running: Its process.
-        asked: The options of the command.
-        minutes: How long it may take from now on.
-    """
-    name = running.name
-    error = _end_of(running.process, minutes)
-    if error == "failed":
-        error = _log(asked, name).read_text(errors="replace")[-3000:]
+        try:
+            if process.wait(minutes * 60 + 15):
+                error = log.read_text(errors="replace")[-3000:]
+        except subprocess.TimeoutExpired:
+            error = f"stopped: it took longer than {minutes:g} minutes"
+        finally:
+            # Peers are processes of its group, and end with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return {
         "part": name,
-        "what": PARTS[name].what,
-        "started": running.started,
-        "seconds": round(time.monotonic() - running.began, 1),
+        "what": part.what,
+        "started": started,
+        "seconds": round(time.monotonic() - began, 1),
         "toy": asked.toy,
-        "flags": PARTS[name].flags,
+        "flags": part.flags,
         "error": error,
         **(read(unfinished(asked.out, name)) or {"rows": []}),
     }
 
 
-def _log(asked: Asked, name: str) -> Path:
-    return asked.out / "work" / f"{name}.log"
-
-
-def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
-    """Wait; an empty text where all went well. Peers end with the part's process."""
-    try:
-        return "failed" if process.wait(minutes * 60 + 15) else ""
-    except subprocess.TimeoutExpired:
-        return f"stopped: it took longer than {minutes:g} minutes"
-    finally:
-        if process.poll() is None:
-            kill(process)
-            process.wait()
-        UNDER_WAY.discard(process)
-
-
-def environment(part: Part, folder: Path) -> dict[str, str]:
+def environment(part: Part) -> dict[str, str]:
     """Return the variables of a part's process.
 
     The peers' processes and ours share the device one after the other, so none of them
     takes its memory beforehand.
-
-    Args:
-        part: The part.
-        folder: The folder of the day, with the cache of prepared programs.
     """
-    cache = folder / "work" / "cache"
-    prepared = {"JAX_COMPILATION_CACHE_DIR": str(cache)} if cache.exists() else {}
     flags = f"{os.environ.get('XLA_FLAGS', '')} {part.flags}".strip()
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {
         **os.environ,
-        **prepared,
         "PYTHONPATH": path,
         "XLA_FLAGS": flags,
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
@@ -307,11 +202,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 def run_parts(names: Sequence[str], asked: Asked) -> None:
     """Measure the parts that are missing, as far as the minutes go."""
-    began, seconds = time.monotonic(), 60 * (asked.in_all or float("inf"))
-    until = began + seconds
-    waiting: dict[str, Running] = {}
-    if asked.prepare:
-        waiting = prepare(names, asked, began + COMPILING * seconds)
+    until = time.monotonic() + 60 * (asked.in_all or float("inf"))
     known = {record["part"]: record for record in records(asked.out)}
     for name in names:
         before = known.get(name)
@@ -324,86 +215,10 @@ def run_parts(names: Sequence[str], asked: Asked) -> None:
             print(f"{name}: no time is left", flush=True)
             continue
         print(f"{name}: {PARTS[name].what} ...", flush=True)
-        if name in waiting:
-            running = waiting.pop(name).go(minutes)
-        else:
-            running = start_part(name, asked, minutes, waits=False)
-        record = end_part(running, asked, minutes)
+        record = run_part(name, asked, minutes)
         write(asked.out / f"{name}.json", record)
-        print(f"  {end_of(record)}", flush=True)
-    kill_all()
-
-
-def end_of(record: dict[str, Any]) -> str:
-    """Say how a part ended, in a line."""
-    end = record["error"].strip().splitlines()[-1:] or ["done"]
-    return f"{end[0][:200]} ({record['seconds']} s)"
-
-
-def prepare(names: Sequence[str], asked: Asked, until: float) -> dict[str, Running]:
-    """Compile the programs of several parts at a time; measure what is not timed.
-
-    Args:
-        names: The parts.
-        asked: The options of the command; `prepare` is the number of processes.
-        until: The reading of `time.monotonic` until which they may compile.
-
-    Returns:
-        The processes that wait for their turn.
-    """
-    (asked.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
-    known = {record["part"] for record in records(asked.out)}
-    waiting: dict[str, Running] = {}
-
-    def work(name: str) -> None:
-        is_timed = PARTS[name].is_timed
-        minutes = min(asked.minutes, (until - time.monotonic()) / 60)
-        if minutes < SHORTEST:
-            return
-        running = start_part(name, asked, minutes, waits=is_timed)
-        if is_timed and is_ready(running, asked, minutes):
-            waiting[name] = running
-            seconds = time.monotonic() - running.began
-            print(f"{name}, beside others: done ({seconds:.1f} s)", flush=True)
-            return
-        if is_timed:
-            kill(running.process)
-        record = end_part(running, asked, minutes)
-        if not is_timed:
-            write(asked.out / f"{name}.json", record)
-        print(f"{name}, beside others: {end_of(record)}", flush=True)
-
-    with ThreadPoolExecutor(asked.prepare) as pool:
-        try:
-            list(pool.map(work, [name for name in names if name not in known]))
-        except BaseException:
-            # The threads wait for processes, which would go on without this one.
-            pool.shutdown(wait=False, cancel_futures=True)
-            kill_all()
-            raise
-    return waiting
-
-
-def is_ready(running: Running, asked: Asked, minutes: float) -> bool:
-    """Wait until a part has compiled its programs, or died, or its minutes are over."""
-    path, process = unfinished(asked.out, running.name), running.process
-    while process.poll() is None and time.monotonic() < running.began + 60 * minutes:
-        if path.exists():
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process of a part, and its peers', if it is under way."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def kill_all() -> None:
-    """End the processes of all parts that are under way."""
-    for process in list(UNDER_WAY):
-        kill(process)
+        end = record["error"].strip().splitlines()[-1:] or ["done"]
+        print(f"  {end[0][:200]} ({record['seconds']} s)", flush=True)
 
 
 def parse() -> Asked:
@@ -419,16 +234,12 @@ def parse() -> Asked:
         minutes=(9.0, "of a part, at the most"),
         in_all=(float, "minutes of this command, at the most"),
         rounds=(int, "timed runs of each program; 4 if not given"),
-        prepare=(int, "compile first, so many parts at a time"),
         peers=(PEERS, "rejax's environment"),
         purejaxrl=(Path, "PureJaxRL's ppo.py"),
         child=(str, PARTS, "measure this part in this process"),
-        wait=(False, "the part waits for its minutes, a line"),
     )
-    for name in ("rounds", "prepare"):
-        number = getattr(asked, name)
-        if number is not None and number < 1 and not asked.child:
-            sys.exit(f"--{name} must be at least 1, got {number}.")
+    if asked.rounds is not None and asked.rounds < 1:
+        sys.exit(f"--rounds must be at least 1, got {asked.rounds}.")
     if asked.purejaxrl and not asked.purejaxrl.is_file():
         sys.exit(f"--purejaxrl {asked.purejaxrl} is no file; give its ppo.py.")
     folder = "gpu-day-toy" if asked.toy else "gpu-day"

@@ -6,10 +6,8 @@ run) and `env_steps` stand in the table of speeds. What fails becomes a row with
 """
 
 import math
-import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,31 +24,8 @@ from purerl.contrib.hardware.estimate import RESERVED
 from purerl.contrib.hardware.kernels import read
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
-TOGETHER = 4  # Contenders of a part that are prepared at a time.
 Prepare = Callable[[], tuple[Measure, float]]
 PureJaxRL = Callable[[Path], dict[str, Any]]  # Its file and numbers, for `peer_rejax`.
-
-
-class Prepared:
-    """Contenders of a part that are compiled, and wait for their turn."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(TOGETHER)
-        self._found: dict[str, tuple[Future[tuple[Measure, float]], ExitStack]] = {}
-
-    def start(self, name: str, prepare: Prepare, stack: ExitStack) -> None:
-        """Prepare a contender beside others; what it needs is open until it ran."""
-        self._found[name] = self._pool.submit(prepare), stack
-
-    def wait(self) -> None:
-        """Wait until all are prepared, or have failed."""
-        for future, _ in self._found.values():
-            future.exception()
-
-    def take(self, name: str) -> tuple[Prepare, ExitStack] | None:
-        """Return a contender, or nothing where it was not prepared."""
-        future, stack = self._found.pop(name, (None, ExitStack()))
-        return (future.result, stack) if future else None
 
 
 class Day(NamedTuple):
@@ -63,9 +38,7 @@ class Day(NamedTuple):
         purejaxrl: Path of PureJaxRL's `ppo.py`, if there is one.
         deadline: The reading of `time.monotonic` at which the part is stopped.
         add: A function that keeps a row.
-        rounds: Timed runs of each contender, of which the first one warms up; with 0
-            its program is compiled, and there is no row.
-        prepared: Contenders that were compiled before, in this process.
+        rounds: Timed runs of each contender, of which the first one warms up.
     """
 
     is_toy: bool
@@ -75,7 +48,6 @@ class Day(NamedTuple):
     deadline: float
     add: Callable[[dict[str, Any]], None]
     rounds: int
-    prepared: Prepared
 
     def seconds_left(self) -> float:
         """Return the seconds until this part is stopped."""
@@ -98,12 +70,7 @@ def contend(
         rounds: Timed runs at the most; the day's where not given.
         stack: What must be open as long as it runs.
     """
-    name = f"{row['what']}, {row['who']}, {row['agents']}"
     stack = stack or ExitStack()
-    if day.rounds == 0:
-        day.prepared.start(name, prepare, stack)
-        return
-    prepare, stack = day.prepared.take(name) or (prepare, stack)
     try:
         with stack:
             measure, compile_seconds = prepare()
@@ -118,10 +85,8 @@ def contend(
     except Exception as error:  # A peer without its environment, or without memory.
         day.add(row | {"error": f"{type(error).__name__}: {str(error)[-1500:]}"})
         return
-    # Beside others, or from a cache, the seconds of compilation mean nothing.
-    is_prepared = "JAX_COMPILATION_CACHE_DIR" in os.environ
     found = {
-        "compile_seconds": None if is_prepared else _known(compile_seconds),
+        "compile_seconds": _known(compile_seconds),
         "seconds": [run.seconds for run in runs],
         "score": _known(runs[-1].score),
     }
@@ -154,7 +119,7 @@ def contend_purejaxrl(day: Day, row: dict[str, Any], make: PureJaxRL) -> None:
     row = row | {"who": "PureJaxRL"}
     if day.purejaxrl is not None:
         contend_peer(day, row, purejaxrl=make(day.purejaxrl))
-    elif day.rounds:
+    else:
         day.add(row | {"error": "give its ppo.py: --purejaxrl"})
 
 
@@ -196,35 +161,11 @@ def measure_off_policy(day: Day, name: str) -> None:
         contend_peer(day, row | {"who": "rejax 0.1.3"}, **{name: theirs})
 
 
-# Sets of XLA's options, and what they are.
-KINDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION"
-SMALL = {"xla_gpu_enable_command_buffer": KINDS, "xla_gpu_graph_min_graph_size": 2}
-BRANCHES = {"xla_gpu_enable_command_buffer": f"{KINDS},WHILE,CONDITIONAL"}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "no-graphs": {"xla_gpu_enable_command_buffer": ""},
-    "small-graphs": SMALL,
-    "loops": SMALL | BRANCHES,
-    "double-buffer": {"xla_gpu_enable_while_loop_double_buffering": True},
-}
-
-
-def measure_options(day: Day, name: str, words: str) -> None:
-    """Train one agent and many with a set of XLA's options."""
-    config, xla = ppo_config(1_024 if day.is_toy else 500_000), OPTIONS[name]
-    for agents in (1,) if day.is_toy else (1, 64):
-        row = about(f"PPO, CartPole-v1: {words}", "purerl", agents, config)
-        row |= {"options": xla}
-        contend(day, row, lambda agents=agents: train(config, agents, xla=xla))
-
-
 def measure_device(day: Day) -> None:
     """The device itself: dependent kernels, bytes and arithmetic per second.
 
     Writes `device.yaml`, which `purerl plan --device` reads, into the part's folder.
     """
-    if day.rounds == 0:
-        return
     trips = 100 if day.is_toy else 5_000
     small = jnp.eye(64)
 

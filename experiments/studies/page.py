@@ -134,17 +134,17 @@ def section(kept: dict[str, Any], images: Path) -> str:
         images: Folder of its figures.
     """
     body = f"<p>{inline(kept['question'])}</p>"
-    body += pages.note_html(f"Source: {kept['source']}.")
-    body += pages.note_html(facts(kept).replace("`", "") + ".")
+    body += pages.note(f"Source: {kept['source']}.")
+    body += pages.note(facts(kept).replace("`", "") + ".")
     cells = [[row[name].replace("`", "") for name in CLAIM] for row in kept["rows"]]
     rows = [[re.sub(LINK, r"\1", cell) for cell in row] for row in cells]
-    body += pages.table_html(CLAIM_HEADERS, rows)
+    body += pages.table(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
-        body += pages.file_html(images / figure["file"], figure["caption"])
+        body += pages.file(images / figure["file"], figure["caption"])
     for table in kept.get("tables", []):
         body += f"<h3>{html.escape(table['title'])}</h3>"
-        body += pages.table_html(table["headers"], table["rows"])
+        body += pages.table(table["headers"], table["rows"])
     return body
 
 

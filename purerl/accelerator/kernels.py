@@ -147,13 +147,13 @@ def scan(
     step: Callable[[Carry, Any], tuple[Carry, Outputs]],
     carry: Carry,
     inputs: Any,
-    unroll: int = 1,
+    turn: int = 1,
 ) -> tuple[Carry, Outputs]:
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
     Args:
         inputs: Leaves `[T, ...]`.
-        unroll: Number of steps that one turn of the loop makes on an accelerator, see
+        turn: Number of steps that one turn of the loop makes on an accelerator, see
             `steps_of_turn`.
 
     Returns:
@@ -171,7 +171,7 @@ def scan(
         layouts.append(layout)
         return carry, packed
 
-    carry, packed = jax.lax.scan(packed_step, carry, inputs, unroll=unroll)
+    carry, packed = jax.lax.scan(packed_step, carry, inputs, unroll=turn)
     return carry, unpack(packed, layouts[-1])
 
 

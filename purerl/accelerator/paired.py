@@ -22,8 +22,8 @@ from purerl.accelerator import columns
 from purerl.learning import averages, optimiser
 from purerl.learning.minibatches import (
     Passes,
+    descend,
     is_one_loop,
-    minimise,
     step_means,
 )
 from purerl.networks.distributions import CategoricalHead, Gaussian
@@ -225,29 +225,25 @@ def minimise_in_few_kernels(
         key: Random key, consumed.
         passes: Passes of gradient steps through the batch.
     """
-    agent, batch, passes = with_few_kernels(agent, params, batch, passes)
-    by_sample = agent.axis_name is None and is_one_loop(batch, passes)
-    loss = partial(loss, agent, by_sample=by_sample)
-    params, opt_state, metrics = minimise(loss, params, opt_state, batch, key, passes)
-    return params, opt_state, step_means(metrics) if by_sample else metrics
-
-
-def with_few_kernels(
-    agent: Any, params: PyTree, batch: Any, passes: Passes
-) -> tuple[Any, Any, Passes]:
-    """Return agent, batch and passes of the same gradient steps in few kernels."""
-    config = agent.config
+    config, form = agent.config, None
     if config.normalize_advantages and not config.normalize_whole_batch:
         # The loss gets advantages that are standardised already.
         agent = agent._replace(config=config.replace(normalize_whole_batch=True))
         passes = passes._replace(prepare=partial(_standardise, agent.axis_name))
-    if not _is_paired(agent):
-        return agent, batch, passes
-    actor = agent.actor
-    form = optimiser.Form(partial(join, actor), lambda pair: split(pair, params))
-    obs = with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
-    agent = agent._replace(forward=partial(forward, agent.head))
-    return agent, batch._replace(obs=obs), passes._replace(form=form)
+    if _is_paired(agent):
+        join_both = partial(join, agent.actor)
+        form = optimiser.Form(join_both, lambda pair: split(pair, params))
+        obs = with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
+        agent = agent._replace(forward=partial(forward, agent.head))
+        batch = batch._replace(obs=obs)
+    by_sample = agent.axis_name is None and is_one_loop(batch, passes)
+    loss = partial(loss, agent, by_sample=by_sample)
+    moved, opt_state, seen, leave = optimiser.enter(params, opt_state, form)
+    moved, opt_state, metrics = descend(
+        loss, seen, moved, opt_state, batch, key, passes
+    )
+    params, opt_state = leave(moved, opt_state)
+    return params, opt_state, step_means(metrics) if by_sample else metrics
 
 
 def forward(head: Any, params: Pair, seen: Array) -> tuple[Any, Array, None]:

@@ -57,15 +57,12 @@ def resolve_env(config: TrainConfig) -> Environment:
             env = RandomisedOnce(env) if each else Randomised(env)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if config.reset_scheme == "pool" and isinstance(env, RandomisedOnce):
+    has_no_pool = isinstance(env, RandomisedOnce) or env.resets_by_itself
+    if config.reset_scheme == "pool" and has_no_pool:
         raise ConfigError(
-            "reset_scheme='pool' draws starts that all environments share, which "
-            "randomise_per='environment' does not allow. Use reset_scheme='fresh'."
-        )
-    if config.reset_scheme == "pool" and env.resets_by_itself:
-        raise ConfigError(
-            f"reset_scheme='pool' needs an environment with step_env and reset_env, "
-            f"but {env.name} only resets by itself. Use reset_scheme='fresh'."
+            f"reset_scheme='pool' draws starts that all environments share, and "
+            f"{env.name} resets by itself, or differs by randomise_per='environment'. "
+            "Use reset_scheme='fresh'."
         )
     bind_params(env, config.env_params)
     return env
@@ -81,18 +78,15 @@ def _check_on_host(config: TrainConfig, env: Any) -> None:
         "env_wrappers": (wrappers_of(config), env.wrapped_by),
         "env_params": (
             config.env_params,
-            f"give numbers as env_kwargs, which {env.taken_by} takes",
+            f"{env.taken_by} takes env_kwargs",
         ),
-        "reset_scheme": (
-            config.reset_scheme if config.reset_scheme != "fresh" else None,
-            "use reset_scheme='fresh'",
-        ),
+        "reset_scheme": (config.reset_scheme != "fresh", "use reset_scheme='fresh'"),
     }
-    for field, (value, remedy) in asked.items():
-        if value:
+    for field, (is_given, remedy) in asked.items():
+        if is_given:
             raise ConfigError(
                 f"{field} must be left out with env={config.env!r}, which is stepped "
-                f"on the host, got {value!r}; {remedy}."
+                f"on the host, got {getattr(config, field)!r}; {remedy}."
             )
 
 
@@ -142,9 +136,8 @@ def bind_params(env: Environment, values: Any) -> PyTree:
     if not isinstance(env, Randomised) and is_random(values):
         raise ConfigError(
             f"env_params of {env.name} holds a distribution where the config has a "
-            "number, and the program is made for numbers. Put the distribution into "
-            "the config; its numbers are overridden by name, such as "
-            "'env_params.length.low'."
+            "number. Put the distribution into the config; its numbers are overridden "
+            "by name, such as 'env_params.length.low'."
         )
     if values is None:
         return env.default_params
@@ -213,9 +206,8 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
     if isinstance(limit, Tracer):
         if config.num_evaluations > 0:
             raise ConfigError(
-                "env_params.max_steps_in_episode is traced or vmapped, so the longest "
-                "evaluation episode is not known. Set eval_max_steps to the largest "
-                "limit, or num_evaluations=0."
+                "env_params.max_steps_in_episode is traced or vmapped. Set "
+                "eval_max_steps to the largest limit, or num_evaluations=0."
             )
         return EVALUATION_STEPS
     if limit is None or int(limit) < 1:

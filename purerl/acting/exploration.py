@@ -66,9 +66,7 @@ def fraction_field(default: float) -> Any:
 class EpsilonConfig(TrainConfig):
     """Fields of epsilon-greedy exploration."""
 
-    epsilon_schedule: str = static(
-        "linear", "Form of the decay of exploration.", one_of(*SCHEDULES)
-    )
+    epsilon_schedule: str = static("linear", "Form of the decay.", one_of(*SCHEDULES))
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
     epsilon_end: float = end_field(0.05)
     epsilon_fraction: float = fraction_field(0.5)
@@ -102,9 +100,8 @@ def check_share(config: Any) -> None:
     default = type(config)().epsilon_fraction
     if share != default and steps != share * config.total_timesteps:
         raise ConfigError(
-            f"epsilon_fraction={share:g} of total_timesteps={config.total_timesteps:,} "
-            f"and epsilon_steps={steps:g} contradict one another: leave "
-            "epsilon_fraction out, or set epsilon_steps='auto'."
+            f"epsilon_fraction={share:g} and epsilon_steps={steps:g} contradict one "
+            "another: leave one of them out."
         )
 
 

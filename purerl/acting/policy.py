@@ -67,8 +67,7 @@ class RecurrentPolicy:
         if memory is None or shape_of_keys(memory) is not None:
             raise ConfigError(
                 "this policy remembers the episode so far: begin with memory = "
-                "policy.init(), and call action, memory = policy(obs, memory), or "
-                "policy(obs, memory, key) to draw actions."
+                "policy.init(), then action, memory = policy(obs, memory, key=None)."
             )
         return self.recurrence.act(self.state, as_arrays(obs), memory, key)
 
@@ -106,18 +105,3 @@ def drawing(recurrence: Recurrence, key: Array) -> Recurrence:
         return action, (kept, key)
 
     return Recurrence(lambda shape: (recurrence.init(shape), key), act)
-
-
-def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
-    """Refuse to act without a memory: the `Algorithm.act` of a policy that remembers.
-
-    Raises:
-        ConfigError: always: acting on single observations would be another policy.
-    """
-    del args, kwargs
-    raise ConfigError(
-        "this policy remembers the episode so far, so it does not act on an "
-        "observation alone: use `algorithm.recurrence`, or `policy = "
-        "purerl.make_policy(config, state)` with `memory = policy.init()` and "
-        "`action, memory = policy(obs, memory)`."
-    )

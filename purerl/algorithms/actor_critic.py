@@ -23,11 +23,11 @@ import optax
 from purerl import networks
 from purerl.accelerator import twins
 from purerl.acting import rollout
-from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, network_config, off_policy, replayed_memory
 from purerl.algorithms import memory as memories
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
+from purerl.algorithms.pieces import reject_stateless_act
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -39,7 +39,6 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
-    heads_of,
     static,
 )
 from purerl.envs.base import Environment
@@ -47,6 +46,7 @@ from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.optimiser import frozen_in
+from purerl.losses import extra
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
@@ -570,7 +570,7 @@ def descend(
 
 def descend_heads(agent: Agent, learner: Learner) -> Learner:
     """Take one step on the networks that the user's own terms have."""
-    names = heads_of(agent.terms)
+    names = extra.heads_of(agent.terms)
     zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
     return descend(agent.config, learner, zeros)
 

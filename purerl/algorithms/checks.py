@@ -101,23 +101,16 @@ def check_keys(config: Any, env: Environment, shape: Any) -> None:
     Raises:
         ConfigError: naming the field, the key and those that there are.
     """
+    there = observe.part_keys(shape) if isinstance(shape, Mapping) else ()
     for field in ("actor_keys", "critic_keys"):
         keys = getattr(config, field, ())
-        if not keys:
+        if isinstance(keys, tuple) and set(keys) <= set(there):
             continue
-        if not isinstance(keys, tuple) or not all(isinstance(k, str) for k in keys):
-            raise ConfigError(
-                f"{field} must be keys of the observation, got {keys!r}; for example "
-                '("observation",).'
-            )
-        there = observe.part_keys(shape) if isinstance(shape, Mapping) else ()
-        unknown = [key for key in keys if key not in there]
-        if unknown or len(set(keys)) < len(keys):
-            has = f"has the keys {', '.join(there)}" if there else "is no dictionary"
-            raise ConfigError(
-                f"{field} must name keys of the observation, each once, got {keys!r}, "
-                f"and that of {env.name} {has} (a mask of actions is seen by none)."
-            )
+        has = f"has the keys {', '.join(there)}" if there else "is no dictionary"
+        raise ConfigError(
+            f'{field} must name keys of the observation, such as ("observation",), '
+            f"got {keys!r}, and that of {env.name} {has}."
+        )
 
 
 def check_mask(config: Any, env: Environment, shape: Any) -> None:
@@ -126,9 +119,8 @@ def check_mask(config: Any, env: Environment, shape: Any) -> None:
     Raises:
         ConfigError: naming the spaces and the remedy.
     """
-    params = env.default_params
-    space: Any = env.observation_space(params)
-    actions = env.action_space(params)
+    space: Any = env.observation_space(env.default_params)
+    actions = env.action_space(env.default_params)
     if _is_hidden(space):
         raise ConfigError(
             f"{env.name} has the key {MASK!r} inside another part of its observation: "
@@ -136,24 +128,16 @@ def check_mask(config: Any, env: Environment, shape: Any) -> None:
         )
     if not observe.has_mask(shape):
         return
-    if not observe.part_keys(shape):
-        raise ConfigError(f"{env.name} has no observation beside its mask: {_ONE_WAY}.")
-    num = network_config.mask_size(actions)
-    if num is None:
-        raise ConfigError(
-            f"{env.name} has a mask of actions under {MASK!r}, but its actions are "
-            f"{actions}, and a mask is for Discrete and MultiDiscrete ones (a "
-            "MultiBinary(n) is a MultiDiscrete([2] * n)); rename the key if it is none."
-        )
-    mask: Any = space["action_mask"]
+    num, mask = network_config.mask_size(actions), space["action_mask"]
     is_flags = hasattr(mask, "bits") or (
         hasattr(mask, "low") and np.dtype(mask.dtype).kind in "biu"
     )
-    if not is_flags or tuple(mask.shape) != (num,):
+    is_fit = is_flags and tuple(mask.shape) == (num,) and observe.part_keys(shape)
+    if not is_fit:
         raise ConfigError(
-            f"{env.name} has a mask of actions in {mask}, and its actions {actions} "
-            f"need {num} truth values: MultiBinary({num}), or a Box of 0 and 1 with "
-            "whole numbers of that shape."
+            f"{env.name} has a mask of actions in {mask} under {MASK!r}, for the "
+            f"actions {actions}. A mask is for Discrete and MultiDiscrete actions, one "
+            f"truth value for each choice, beside an observation: {_ONE_WAY}."
         )
 
 
@@ -197,9 +181,8 @@ def check_discrete(config: Any, env: Environment) -> int:
     """
     space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):
-        needed = "discrete actions"
-        if is_discrete(space):
-            needed = "one discrete action at a time"
+        several = "one discrete action at a time"
+        needed = several if is_discrete(space) else "discrete actions"
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
             f"{instead_of_values(space)}."
@@ -208,18 +191,9 @@ def check_discrete(config: Any, env: Environment) -> int:
 
 
 def instead_of_values(space: Any) -> str:
-    """Return what learns in an action space that has no value for every action.
-
-    Args:
-        space: Action space.
-    """
-    if is_discrete(space):
-        return (
-            "PPOConfig, whose policy has a factor for each component, or a wrapper "
-            "that numbers their combinations"
-        )
-    if hasattr(space, "spaces"):
-        return "PPOConfig, whose policy has a factor for each part"
+    """Return what learns in an action space that has no value for every action."""
+    if is_discrete(space) or hasattr(space, "spaces"):
+        return "PPOConfig, whose policy has a factor for each component"
     return "SACConfig or TD3Config"
 
 
@@ -229,39 +203,28 @@ def check_rows(config: Any) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    if not memory.has_memory(config):
-        samples, minibatches = config.steps_per_update, config.num_minibatches
-        if samples % minibatches:
+    minibatches, steps = config.num_minibatches, config.num_steps
+    total = config.samples_per_update
+    rows = f"num_envs * num_steps ({config.num_envs} * {steps} = {total})"
+    if memory.has_memory(config):
+        length, burn_in = config.sequence_length, config.burn_in
+        if steps % length:
             raise ConfigError(
-                f"num_envs * num_steps ({config.num_envs} * {config.num_steps} = "
-                f"{samples}) must be divisible by num_minibatches, got {minibatches}; "
-                f"nearest: {nearest_divisors(samples, minibatches)}."
+                f"num_steps ({steps}) must be divisible by sequence_length, got "
+                f"{length}; nearest: {nearest_divisors(steps, length)}."
             )
+        if burn_in and (length == steps or burn_in > length):
+            raise ConfigError(
+                "burn_in must be 0 where a sequence is a whole rollout, and at most "
+                f"sequence_length ({length}) elsewhere, got {burn_in}."
+            )
+        rows = f"num_envs * num_steps / sequence_length ({total}), whole sequences,"
+    else:
         check_idle(config, ("head_sizes", "burn_in"), "memory", "memory='gru'")
-        return
-    length, burn_in, steps = config.sequence_length, config.burn_in, config.num_steps
-    if steps % length:
-        raise ConfigError(
-            f"num_steps ({steps}) must be divisible by sequence_length, got {length}; "
-            f"nearest: {nearest_divisors(steps, length)}."
-        )
-    if burn_in and (length == steps or burn_in > length):
-        raise ConfigError(
-            f"burn_in must be 0 where a sequence is a whole rollout, and at most "
-            f"sequence_length ({length}, of num_steps {steps}) elsewhere, got "
-            f"{burn_in}; make sequence_length shorter than num_steps, or leave burn_in "
-            "at 0."
-        )
-    total, minibatches = config.samples_per_update, config.num_minibatches
     if total % minibatches:
-        name, unit = f"num_envs ({total})", "environments"
-        if length < steps:
-            name = f"num_envs * num_steps / sequence_length ({total})"
-            unit = "sequences"
         raise ConfigError(
-            f"{name} must be divisible by num_minibatches, got {minibatches}: a "
-            f"minibatch takes whole {unit}; nearest: "
-            f"{nearest_divisors(total, minibatches)}."
+            f"{rows} must be divisible by num_minibatches, got {minibatches}; "
+            f"nearest: {nearest_divisors(total, minibatches)}."
         )
 
 
@@ -366,9 +329,8 @@ def _check_standardised(config: Any) -> None:
         samples, sizes = samples // config.num_minibatches, f"{sizes} / num_minibatches"
     if samples == 1:
         raise ConfigError(
-            f"normalize_advantages=True needs at least two samples, and {sizes} leaves "
-            "one, whose advantage would be 0, so that the policy would never learn; "
-            "give more samples, or normalize_advantages=False."
+            f"normalize_advantages=True needs two samples, and {sizes} leaves one, "
+            "whose advantage would be 0; set normalize_advantages=False."
         )
 
 
@@ -377,15 +339,13 @@ def check_shared(config: Any) -> None:
     if config.shared_torso and config.actor_keys != config.critic_keys:
         raise ConfigError(
             "shared_torso needs actor_keys and critic_keys to be the same, got "
-            f"{config.actor_keys!r} and {config.critic_keys!r}: what one torso sees, "
-            "both networks know; set shared_torso=False."
+            f"{config.actor_keys!r} and {config.critic_keys!r}."
         )
     for field in ("actor", "critic") if config.shared_torso else ():
         if not network_config.is_auto(config, field):
             raise ConfigError(
                 f"shared_torso needs {field} to be auto, a head on the torso, got "
-                f"{network_config.described(config, field)}; give the layers that both "
-                "have as torso."
+                f"{network_config.described(config, field)}."
             )
 
 
@@ -394,8 +354,7 @@ def _check_heads_of_memory(config: Any, size: int) -> None:
     if config.shared_torso:
         raise ConfigError(
             "shared_torso must be False with a memory, got True: actor and critic "
-            "share the torso and the memory wherever they see the same keys; leave it "
-            "out."
+            "share both wherever they see the same keys; leave it out."
         )
     for field in ("actor", "critic"):
         check_head(config, field, size)

@@ -64,10 +64,8 @@ from purerl.config import (
     check_idle,
     config_dataclass,
     dynamic,
-    heads_of,
     one_of,
     static,
-    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
@@ -599,7 +597,7 @@ def make_optimiser(
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
-    heads = heads_of(terms_of(config))
+    heads = extra.heads_of(extra.terms_of(config))
     if not heads:
         return _of_own(config, rate, restore)
     return optimiser.beside(

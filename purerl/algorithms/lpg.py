@@ -63,33 +63,17 @@ PREDICTION_SIZE = 30
 class LPGConfig(ActorConfig):
     """Learned policy gradient."""
 
-    num_envs: int = static(
-        64, "Environments that one agent steps in parallel.", POSITIVE
-    )
+    num_envs: int = static(64, "Environments of one agent.", POSITIVE)
     num_steps: int = static(20, "Steps per environment and update.", POSITIVE)
-    rule: Any = dynamic(
-        ActorCriticRule(),
-        "Rule that makes the targets of a rollout, by hand or learned.",
-    )
-    prediction_size: int = static(
-        AUTO,
-        "Size of the prediction vector; auto takes that of the rule's network, or "
-        "30 if the rule has no network.",
-        POSITIVE,
-    )
-    prediction_coef: float = dynamic(
-        0.5, "Weight alpha_y of the prediction's divergence.", NON_NEGATIVE
-    )
+    rule: Any = dynamic(ActorCriticRule(), "Rule that makes the targets.")
+    prediction_size: int = static(AUTO, "Size of y; auto: the rule's.", POSITIVE)
+    prediction_coef: float = dynamic(0.5, "Weight of the prediction.", NON_NEGATIVE)
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
     learning_rate: float = dynamic(5e-3, "Step size of the optimiser.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of policy and prediction.")
-    max_grad_norm: float | None = dynamic(
-        None, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
-    )
+    max_grad_norm: float | None = dynamic(None, "Gradient clipping.", POSITIVE_OR_NONE)
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    shared_torso: bool = static(
-        False, "Give policy and prediction one common torso in place of one each."
-    )
+    shared_torso: bool = static(False, "Give policy and prediction one torso.")
 
     @property
     def steps_per_update(self) -> int:
@@ -174,7 +158,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     # The gradient is that of the agent's parameters alone, taken of a function in which
     # the targets stand as they are. So nothing stops a gradient of the result with
     # respect to the rule.
-    found = on_policy.gradient_step(agent, state, partial(loss, agent), batch, played)
+    found = on_policy.gradient_step(agent, state, played, partial(loss, agent), batch)
     return Learned(*found)
 
 
@@ -190,7 +174,7 @@ def rule_inputs(
 
     def see(obs: Any) -> Any:
         prepared = observe.prepare(agent, state.obs_moments, obs)
-        return on_policy.inputs(agent, state.params, prepared)
+        return agent.inputs(state.params, prepared)
 
     inputs, next_inputs = see(transitions.obs), see(transitions.next_obs)
     outputs = _actor(agent).apply(state.params["actor"], inputs)
@@ -215,7 +199,7 @@ def log_prediction(agent: Agent, params: PyTree, inputs: Any) -> Array:
     """Return the log of the prediction, `[..., M]`.
 
     Args:
-        inputs: Inputs that `on_policy.inputs` makes of prepared observations.
+        inputs: Inputs that `Agent.inputs` makes of prepared observations.
     """
     logits: Any = agent.critic.apply(params["critic"], inputs)
     return jax.nn.log_softmax(logits)
@@ -228,7 +212,7 @@ def loss(agent: Agent, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         batch: `[T, B, ...]` samples of the rollout with their targets.
     """
     config, head, targets = agent.config, agent.head, batch.targets
-    inputs = on_policy.inputs(agent, params, batch.obs)
+    inputs = agent.inputs(params, batch.obs)
     outputs = _actor(agent).apply(params["actor"], inputs)
     prediction = log_prediction(agent, params, inputs)
     samples = {
@@ -254,5 +238,5 @@ def divergence(log_prediction: Array, log_target: Array) -> Array:
 
 
 def _actor(agent: Agent) -> Any:
-    """The policy from what `on_policy.inputs` returns."""
+    """The policy from what `Agent.inputs` returns."""
     return agent.on_features or agent.actor

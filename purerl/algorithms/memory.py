@@ -26,6 +26,7 @@ arXiv:2105.11674). The second memory is of no use to whoever acts: it runs over 
 rollout after it was played, and no policy has it.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -33,7 +34,7 @@ import jax
 
 from purerl.accelerator.kernels import forget
 from purerl.acting import rollout
-from purerl.acting.rollout import Memories
+from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import (
@@ -106,17 +107,8 @@ class MemoryConfig(ObservedConfig):
     memory: Any = memory_field(NONE)
     memory_size: int = size_field()
     head_sizes: tuple[int, ...] = head_sizes_field()
-    sequence_length: int = static(
-        AUTO,
-        "Steps of a sequence that gradients go through, a divisor of num_steps; auto "
-        "takes num_steps.",
-        POSITIVE,
-    )
-    burn_in: int = static(
-        0,
-        "Steps before a sequence that only bring its stored memory up to date.",
-        NON_NEGATIVE,
-    )
+    sequence_length: int = static(AUTO, "Sequence; auto takes num_steps.", POSITIVE)
+    burn_in: int = static(0, "Steps that only warm a stored memory up.", NON_NEGATIVE)
 
     @property
     def samples_per_update(self) -> int:
@@ -222,7 +214,7 @@ class Memory(NamedTuple):
     def rows(
         self, config: Any, before: PyTree, played: rollout.Played, batch: Any
     ) -> Sequences:
-        """Return a rollout as sequences; see `on_policy.rows_of`."""
+        """Return a rollout as sequences; see `Agent.rows_of`."""
         transitions = played.transitions
         first = sequences.first_of(transitions.terminated | transitions.truncated)
         if config.sequence_length == config.num_steps:
@@ -241,21 +233,14 @@ class Memory(NamedTuple):
         Unlike `samples` this goes step by step, as what follows a step before any reset
         goes on from its whole memory.
         """
-        of_actor, of_critic = rows, None
-        if self.critic_core is not None:
-            of_actor, of_critic = _by_memory(rows)
         obs, next_obs = jax.tree.map(
             sequences.swap, (rows.batch.obs, rows.batch.next_obs)
         )
-
-        def both(core: Any, own: PyTree, rows: Sequences) -> tuple[PyTree, PyTree]:
-            now = sequences.remember_each(core, self.kind, own, rows)
-            return now, core.apply(own, next_obs, now)
-
-        now, then = both(self.core, params[CORE], of_actor)
-        if of_critic is not None:
-            own = both(self.critic_core, params[CRITIC_CORE], of_critic)
-            now, then = map(Memories, (now, then), own)
+        now = self._each(sequences.remember_each, params, rows)
+        then = self.core.apply(params[CORE], next_obs, of_actor(now))
+        if self.critic_core is not None:
+            own = self.critic_core.apply(params[CRITIC_CORE], next_obs, now.critic)
+            then = Memories(then, own)
         seen = self.seen(now, obs), self.seen(then, next_obs)
         seen, next_seen = jax.tree.map(sequences.swap, seen)
         return rows.batch._replace(obs=seen, next_obs=next_seen)
@@ -266,33 +251,22 @@ class Memory(NamedTuple):
 
     def start(self, params: PyTree, rows: Sequences) -> PyTree:
         """Return the memories with which sequences begin; see `sequences.start`."""
-        if self.critic_core is None:
-            return sequences.start(self.core, self.kind, params[CORE], rows)
-        of_actor, of_critic = _by_memory(rows)
-        core, critic_core = params[CORE], params[CRITIC_CORE]
-        return Memories(
-            sequences.start(self.core, self.kind, core, of_actor),
-            sequences.start(self.critic_core, self.kind, critic_core, of_critic),
-        )
+        return self._each(sequences.start, params, rows)
 
     def unroll(self, params: PyTree, rows: Sequences) -> Any:
         """Run over sequences; return what heads see of the memory, `[L, R, ...]`."""
+        obs = jax.tree.map(sequences.swap, rows.batch.obs)
+        return self.seen(self._each(sequences.remember, params, rows), obs)
+
+    def _each(self, function: Callable, params: PyTree, rows: Sequences) -> Any:
+        """What a function of `sequences` returns, of both memories where there are."""
         if self.critic_core is None:
-            obs, found = sequences.remember(self.core, self.kind, params[CORE], rows)
-            return self.seen(found, obs)
-        of_actor, of_critic = _by_memory(rows)
-        core, critic_core = params[CORE], params[CRITIC_CORE]
-        obs, actor = sequences.remember(self.core, self.kind, core, of_actor)
-        _, critic = sequences.remember(
-            self.critic_core, self.kind, critic_core, of_critic
+            return function(self.core, self.kind, params[CORE], rows)
+        actor, critic = (rows._replace(memory=memory) for memory in rows.memory)
+        return Memories(
+            function(self.core, self.kind, params[CORE], actor),
+            function(self.critic_core, self.kind, params[CRITIC_CORE], critic),
         )
-        return self.seen(Memories(actor, critic), obs)
-
-
-def _by_memory(rows: Sequences) -> tuple[Sequences, Sequences]:
-    """The sequences with the memories of the actor, and with those of the critic."""
-    actor, critic = rows.memory
-    return rows._replace(memory=actor), rows._replace(memory=critic)
 
 
 def build(config: Any, shape: Any) -> Memory | None:

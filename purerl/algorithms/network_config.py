@@ -31,6 +31,7 @@ NETWORK = Check(
     f"must be one of {', '.join(networks.TORSOS)}, a flax module such as MyNet(), or "
     "its import path such as mypackage.nets:MyNet",
 )
+ACTIVATION = one_of(*networks.ACTIVATIONS)
 _DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
 
 
@@ -40,37 +41,18 @@ class NetworkConfig(TrainConfig):
 
     torso: Any = static(
         "auto",
-        "Layers below the heads: auto takes cnn for images, else mlp; nature and "
-        "impala have the published sizes; or a flax module, or its import path.",
+        "Layers below the heads: auto, mlp, cnn, nature, impala, or a flax module.",
         NETWORK,
     )
     critic: Any = static(
-        "auto",
-        "Network of the critic: auto takes torso and a head; a torso's name is "
-        "the critic's own torso; a flax module, or its import path, is the whole "
-        "network.",
-        NETWORK,
+        "auto", "The critic: auto, a torso's name, or a whole flax module.", NETWORK
     )
-    hidden_sizes: tuple[int, ...] = static(
-        (64, 64), "Units of each hidden layer.", LAYERS
-    )
-    activation: str = static(
-        "tanh",
-        "Activation function after each hidden layer.",
-        one_of(*networks.ACTIVATIONS),
-    )
+    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each layer.", LAYERS)
+    activation: str = static("tanh", "Activation of hidden layers.", ACTIVATION)
     layer_norm: bool = static(False, "Layer normalisation before each activation.")
-    torso_dtype: str = static(
-        "float32",
-        "Type in which torsos compute; parameters, features and heads are float32.",
-        one_of(*_DTYPES),
-    )
-    torso_gain: float = static(
-        float(np.sqrt(2)), "Gain of the torsos' orthogonal layers at first.", POSITIVE
-    )
-    critic_gain: float = static(
-        1.0, "Gain of the critic's last layer at first.", POSITIVE
-    )
+    torso_dtype: str = static("float32", "Type of torsos' products.", one_of(*_DTYPES))
+    torso_gain: float = static(float(np.sqrt(2)), "First gain of torsos.", POSITIVE)
+    critic_gain: float = static(1.0, "First gain of the critic's last layer.", POSITIVE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,12 +66,8 @@ class NetworkConfig(TrainConfig):
 class ObservedConfig(NetworkConfig):
     """Fields of an algorithm whose networks may see normalised observations."""
 
-    normalize_observations: bool = static(
-        False, "Standardise observations by running moments of those acted on."
-    )
-    clip_observations: float = dynamic(
-        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
-    )
+    normalize_observations: bool = static(False, "Standardise observations.")
+    clip_observations: float = dynamic(10.0, "Largest normalised number.", POSITIVE)
 
 
 @config_dataclass
@@ -97,21 +75,11 @@ class ActorConfig(ObservedConfig):
     """Fields of an algorithm with an actor beside its critic."""
 
     actor: Any = static(
-        "auto",
-        "Network of the actor: auto takes torso and a head; a torso's name is the "
-        "actor's own torso; a flax module, or its import path, is the whole "
-        "network.",
-        NETWORK,
+        "auto", "The actor: auto, a torso's name, or a whole flax module.", NETWORK
     )
-    actor_gain: float = static(
-        0.01, "Gain of the actor's last layer at first.", POSITIVE
-    )
-    actor_keys: tuple[str, ...] = static(
-        (), "Keys of a dictionary observation that the actor sees; none for all."
-    )
-    critic_keys: tuple[str, ...] = static(
-        (), "Keys of a dictionary observation that the critic sees; none for all."
-    )
+    actor_gain: float = static(0.01, "First gain of the actor's last layer.", POSITIVE)
+    actor_keys: tuple[str, ...] = static((), "Keys that the actor sees; () for all.")
+    critic_keys: tuple[str, ...] = static((), "Keys that the critic sees; () for all.")
 
 
 def keys_of(config: Any, field: str) -> tuple[str, ...]:

@@ -42,10 +42,8 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
-    heads_of,
     one_of,
     static,
-    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, several, update_keys
@@ -391,7 +389,7 @@ def make_agent(
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), policy)
-    replay, terms = make_replay(config, axis_name), terms_of(config)
+    replay, terms = make_replay(config, axis_name), extra.terms_of(config)
     return Agent(config, stepper, obs_space, head, replay, terms)
 
 
@@ -938,7 +936,7 @@ def with_heads(
             step.
         key: The agent's key.
     """
-    if not heads_of(agent.terms):
+    if not extra.heads_of(agent.terms):
         return params
     one, own = jnp.ones(1), init_keys(key, 4)[3]
     action = jnp.zeros_like(random_action(agent, own, (1,)))

@@ -21,24 +21,20 @@ import optax
 from purerl import auto, networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
-from purerl.acting.policy import reject_stateless_act
 from purerl.acting.rollout import of_actor
 from purerl.algorithms import memory as memories
-from purerl.algorithms import pieces
+from purerl.algorithms import own_terms, pieces
 from purerl.algorithms.memory import CRITIC_CORE, Memory
-from purerl.config import heads_of, terms_of
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import averages, optimiser
 from purerl.learning.averages import after, pmean
-from purerl.learning.branches import add_gradient
 from purerl.learning.minibatches import (
     PLAIN_STEPS_OF_TURN,
     Passes,
     minimise,
     pass_means,
 )
-from purerl.losses import extra
 from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
@@ -75,7 +71,7 @@ class Agent(NamedTuple):
         memory: Networks of the memory; None for an agent that remembers nothing.
         num_updates: Updates of the whole run.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
-        terms: The user's own terms of the loss by name, see `losses.extra`.
+        terms: The user's own terms of the loss, if there are any.
         networks: Networks by name, that which acts among them. They see prepared
             observations, or the memory; a critic that shares the actor's torso sees its
             features, see `inputs`.
@@ -94,7 +90,7 @@ class Agent(NamedTuple):
     memory: Memory | None
     num_updates: int
     axis_name: str | None
-    terms: extra.Terms
+    terms: own_terms.OwnTerms | None
     networks: Any = None
     behaviour: Any = None
     on_features: nn.Module | None = None
@@ -111,6 +107,38 @@ class Agent(NamedTuple):
     def critic(self) -> Any:
         """The network of values."""
         return self.networks["critic"]
+
+    def inputs(self, params: PyTree, seen: Any) -> Any:
+        """Return what the critic and the actor's head take.
+
+        Args:
+            seen: `[..., *obs_shape]` prepared observations, or what a memory shows.
+        """
+        if self.on_features is None:
+            return seen
+        return self.actor.apply(params["actor"], seen, method=_features)
+
+    def rows_of(self, state: Any, played: rollout.Played, batch: Any) -> Any:
+        """Return the samples `[T, B, ...]` of a rollout as the rows of minibatches.
+
+        Without a memory these are steps, `[N, ...]`. With one they are `Sequences`,
+        whole rollouts or pieces of `sequence_length` steps, each from the memory before
+        it.
+
+        Args:
+            state: State with which the rollout was collected.
+            played: The rollout.
+            batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
+        """
+        if self.memory is None:
+            return flatten(batch)
+        return self.memory.rows(self.config, state.memory, played, batch)
+
+    def samples_of(self, params: PyTree, rows: Any) -> Any:
+        """Return samples `[N, ...]` of rows, whose `obs` is what the networks see."""
+        if self.memory is None:
+            return rows
+        return flatten(self.memory.samples(params, rows))
 
 
 class OnPolicyState(NamedTuple):
@@ -176,7 +204,7 @@ def make_agent(config: Any, env: Environment, axis_name: str | None) -> Agent:
     obs_space = env.observation_space(stepper.params)
     memory = memories.build(config, obs_shape(obs_space))
     num_updates = max(1, config.total_timesteps // config.steps_per_update)
-    terms = terms_of(config)
+    terms = own_terms.of_config(config)
     return Agent(config, stepper, obs_space, memory, num_updates, axis_name, terms)
 
 
@@ -193,7 +221,10 @@ def algorithm(
             optimiser of `gradient_step` where not given.
     """
     if init_optimiser is None:
-        init_optimiser = partial(_init_optimiser, agent.config)
+
+        def init_optimiser(params: PyTree) -> PyTree:
+            return _optimiser(agent, params).init(optimiser.flatten(params)[0])
+
     recurrence = None
     if agent.memory is not None:
         blank = agent.memory.kind.blank
@@ -201,15 +232,16 @@ def algorithm(
     return Algorithm(
         init=partial(init, agent, init_optimiser),
         step=partial(step, agent, learn),
-        act=partial(act, agent) if recurrence is None else reject_stateless_act,
+        act=partial(act, agent) if recurrence is None else pieces.reject_stateless_act,
         recurrence=recurrence,
         hosted=partial(hosted, agent, learn),
     )
 
 
-def _init_optimiser(config: Any, params: PyTree) -> PyTree:
-    optim = optimiser.of_config(config, params)
-    return optim.init(optimiser.flatten(params)[0])
+def _optimiser(agent: Agent, params: PyTree, update: Any = 0) -> Any:
+    """The optimiser of all networks in an update, on one flat vector."""
+    make = optimiser.of_config if agent.terms is None else agent.terms.optimiser
+    return make(agent.config, params, partial(learning_rate, agent, update=update))
 
 
 def init(
@@ -233,10 +265,8 @@ def init(
     if agent.memory is not None and agent.memory.critic_core is not None:
         modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
     params = networks.init_params(keys[:2], modules)
-    if heads_of(agent.terms):
-        example = _example(agent, params, seen)
-        own = init_keys(key, 4)[3]
-        params = extra.with_heads(agent.terms, params, example, _apply(agent), own)
+    if agent.terms is not None:
+        params = agent.terms.with_heads(agent, params, seen, key)
     return OnPolicyState(
         params=params,
         opt_state=init_optimiser(params),
@@ -263,20 +293,35 @@ def learn_and_report(
     agent: Agent, learn: Learn, state: OnPolicyState, played: rollout.Played, key: Array
 ) -> tuple[OnPolicyState, Metrics]:
     """Learn from a rollout; return the state after the update and its metrics."""
+    config, axis = agent.config, agent.axis_name
     learned = learn(agent, state, played, key)
-    metrics, last = report(agent, state.update, played.episodes, learned)
+    # Averages over devices must come one after another: see `averages`.
+    episodes = after(played.episodes, list(learned.metrics.values())[-1], axis)
+    metrics = rollout.episode_metrics(episodes, axis) | learned.metrics
+    last = metrics["episode_return"]
+    if learned.value_and_target is not None:
+        value, target = after(learned.value_and_target, last, axis)
+        last = averages.explained_variance(value, target, axis)
+        metrics["explained_variance"] = last
+    steps = (state.update + 1).astype(jnp.uint32)
+    metrics["env_steps"] = steps * jnp.uint32(config.steps_per_update)
     scale = state.reward_scale if learned.reward_scale is None else learned.reward_scale
+    moments = state.obs_moments
+    if config.normalize_observations:
+        seen = to_features(agent.obs_space, played.transitions.obs)
+        seen = after(seen, last, axis)
+        moments = observe.merge_moments(agent.obs_space, moments, seen, axis)
     new = OnPolicyState(
         params=learned.params,
         opt_state=learned.opt_state,
-        obs_moments=_observe(agent, state.obs_moments, played.transitions.obs, last),
+        obs_moments=moments,
         reward_scale=scale,
         envs=played.envs,
         memory=played.memory,
         key=state.key,
         update=state.update + 1,
     )
-    if agent.config.metrics:
+    if config.metrics:
         transitions: Any = played.transitions
         metrics[BATCH] = transitions
     return new, metrics
@@ -407,56 +452,9 @@ def restart(state: OnPolicyState, obs: Any) -> OnPolicyState:
     )
 
 
-def rows_of(
-    agent: Agent, state: OnPolicyState, played: rollout.Played, batch: Any
-) -> Any:
-    """Return the samples `[T, B, ...]` of a rollout as the rows of minibatches.
-
-    Without a memory these are steps, `[N, ...]`. With one they are `Sequences`, whole
-    rollouts or pieces of `sequence_length` steps, each from the memory before it.
-
-    Args:
-        state: State with which the rollout was collected.
-        played: The rollout.
-        batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
-    """
-    if agent.terms:
-        batch = _with_steps(agent, state, played, batch)
-    if agent.memory is None:
-        return flatten(batch)
-    return agent.memory.rows(agent.config, state.memory, played, batch)
-
-
-def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
-    """Return samples `[N, ...]` of rows, whose `obs` is what the networks see.
-
-    With a memory that is what the memory makes of the sequences.
-
-    Args:
-        rows: Rows of a minibatch, from `rows_of`.
-    """
-    samples = rows
-    if agent.memory is not None:
-        samples = flatten(agent.memory.samples(params, rows))
-    return samples.own._replace(obs=samples.obs) if agent.terms else samples
-
-
 def flatten(batch: Any) -> Any:
     """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
-
-
-def inputs(agent: Agent, params: PyTree, seen: Any) -> Any:
-    """Return what the critic and the actor's head take: `seen`, or a torso's features.
-
-    Args:
-        seen: `[..., *obs_shape]` prepared observations, or what a memory shows.
-    """
-    if agent.on_features is None:
-        return seen
-    actor = agent.actor
-    features: Any = actor.apply(params["actor"], seen, method=_features)
-    return features
 
 
 def _features(actor: Any, obs: Any) -> Any:
@@ -479,61 +477,68 @@ def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | f
 
 
 def fit(
-    agent: Agent, state: OnPolicyState, loss: Callable, rows: Any, key: Array
+    agent: Agent,
+    state: OnPolicyState,
+    played: rollout.Played,
+    loss: Callable,
+    batch: Any,
+    key: Array,
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Take epochs of minibatch gradient steps.
+    """Take epochs of minibatch gradient steps on a rollout.
 
     They end early where the config has a `target_kl`, and a pass's last minibatch finds
     the policy beyond it.
 
     Args:
-        loss: `(agent, params, rows) -> (scalar, metrics)`.
-        rows: Rows of the rollout, from `rows_of`.
+        loss: `(agent, params, rows) -> (scalar, metrics)`, of rows of `Agent.rows_of`.
+        batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
         key: Random key, consumed.
 
     Returns:
         Parameters, the optimiser's state, and the means of the metrics.
     """
     config, target_kl = agent.config, getattr(agent.config, "target_kl", None)
-    anneal = partial(learning_rate, agent, update=state.update)
     passes = Passes(
-        optim=optimiser.of_config(config, state.params, anneal),
+        optim=_optimiser(agent, state.params, state.update),
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
         axis_name=agent.axis_name,
-        is_last=(lambda last: last["approx_kl"] > target_kl)
-        if target_kl is not None
-        else None,
+        is_last=None
+        if target_kl is None
+        else lambda last: last["approx_kl"] > target_kl,
         tells=agent.head is not None and optimiser.sees_activity(config.optimiser),
         steps_of_turn=1 if agent.memory else PLAIN_STEPS_OF_TURN,
         begin=agent.memory.begun if agent.memory else None,
     )
-    start = state.params, state.opt_state
-    if agent.terms:
-        added, own = partial(_added, agent), extra.key_of(key)
-        passes = passes._replace(added=added, key=own)
-    is_plain = bool(agent.memory or agent.terms) or traced_for_cpu()
-    if agent.few_kernels is None or is_plain:
-        found = minimise(partial(loss, agent), *start, rows, key, passes)
+    if agent.terms is None:
+        rows = agent.rows_of(state, played, batch)
     else:
-        found = agent.few_kernels(agent, loss, *start, rows, key, passes)
-    params, opt_state, metrics = found
+        loss, rows, passes = agent.terms.beside(
+            agent, state, played, loss, batch, passes, key
+        )
+    descend = partial(minimise, partial(loss, agent))
+    is_plain = agent.memory or agent.terms or traced_for_cpu()
+    if agent.few_kernels is not None and not is_plain:
+        descend = partial(agent.few_kernels, agent, loss)
+    params, opt_state, metrics = descend(
+        state.params, state.opt_state, rows, key, passes
+    )
     return params, opt_state, pass_means(metrics)
 
 
 def gradient_step(
     agent: Agent,
     state: OnPolicyState,
+    played: rollout.Played,
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     batch: Any,
-    played: rollout.Played,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take one gradient step of all networks; for many of them see `minibatches`.
 
     Args:
+        played: The rollout, which terms of the user's own see.
         loss: `(params, batch) -> (scalar, metrics)`.
         batch: Samples of the rollout.
-        played: The rollout, which terms of the user's own see.
 
     Returns:
         Parameters, the optimiser's state, and metrics with `grad_norm`.
@@ -544,133 +549,13 @@ def gradient_step(
         return loss(restore(flat), batch)
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
-    if agent.terms:
-        add = adding_terms(agent, state, played)
+    if agent.terms is not None:
+        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
         grads, found = add(grads, restore, flat)
         metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
-    anneal = partial(learning_rate, agent, update=state.update)
-    optim = optimiser.of_config(agent.config, state.params, anneal)
+    optim = _optimiser(agent, state.params, state.update)
     updates, opt_state = optim.update(grads, state.opt_state, flat)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     params = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
     return params, opt_state, metrics
-
-
-def adding_terms(
-    agent: Agent, state: OnPolicyState, played: rollout.Played
-) -> Callable[[Any, Callable[[Any], PyTree], Any], tuple[Any, Metrics]]:
-    """Return what adds the gradient of the user's own terms over a whole rollout.
-
-    Returns:
-        `(grads, restore, moved) -> (grads with that of the terms, means of the terms)`,
-        where `restore(moved)` are the parameters by network.
-    """
-    prepared = observe.prepare(agent, state.obs_moments, played.transitions.obs)
-    rows = rows_of(agent, state, played, _Observed(prepared))
-    key = extra.key_of(update_keys(state, pieces.NUM_KEYS)[3])
-
-    def add(
-        grads: Any, restore: Callable[[Any], PyTree], moved: Any
-    ) -> tuple[Any, Metrics]:
-        def added(moved: Any) -> tuple[Array, Metrics]:
-            return _added(agent, restore(moved), rows, key)
-
-        return add_gradient(grads, added, moved, state.update, key)
-
-    return add
-
-
-class _Observed(NamedTuple):
-    """Samples of which there are only observations."""
-
-    obs: Any
-
-
-def _added(
-    agent: Agent, params: PyTree, rows: Any, key: Array
-) -> tuple[Array, Metrics]:
-    """What terms add to the loss of rows, and their means by name."""
-    samples = rows
-    if agent.memory is not None:
-        steps = agent.memory.steps(params, rows)
-        samples = flatten(steps._replace(own=steps.own._replace(obs=steps.obs)))
-    else:
-        samples = rows._replace(own=rows.own._replace(obs=rows.obs))
-    return extra.added(agent.terms, params, samples, _apply(agent), key)
-
-
-def _apply(agent: Agent) -> extra.Apply:
-    """How terms call the networks; a critic may see a torso's features."""
-
-    def seen(params: PyTree, name: str, obs: Any) -> Any:
-        return inputs(agent, params, obs) if name == "critic" else obs
-
-    return extra.applying(agent.networks, seen)
-
-
-def _with_steps(
-    agent: Agent, state: OnPolicyState, played: rollout.Played, batch: Any
-) -> extra.Samples:
-    """The samples `[T, B, ...]` of a rollout with what terms see beside them."""
-    steps = played.transitions
-    return extra.Samples(
-        obs=batch.obs,
-        action=steps.action,
-        reward=steps.reward,
-        next_obs=observe.prepare(agent, state.obs_moments, steps.next_obs),
-        discount=agent.config.gamma * (1.0 - steps.terminated),
-        weight=jnp.ones_like(steps.reward),
-        own=batch._replace(obs=()),
-    )
-
-
-def _example(agent: Agent, params: PyTree, seen: Any) -> extra.Samples:
-    """Samples `[1, ...]` of zeros, which have the shapes of those of a rollout."""
-    name = agent.behaviour.network
-
-    def choose() -> Any:
-        outputs = agent.networks[name].apply(params[name], seen)
-        noise = agent.behaviour.noise(jax.random.key(0), (1, 1))
-        noise = jax.tree.map(lambda x: x[0], noise)
-        return agent.behaviour.explore(jnp.int32(0))(outputs, seen, noise)[0]
-
-    shapes = jax.eval_shape(choose)
-    action = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    one = jnp.ones(1)
-    return extra.Samples(seen, action, 0.0 * one, seen, one, one)
-
-
-def report(
-    agent: Agent, update: Array, episodes: rollout.Episodes, learned: Learned
-) -> tuple[Metrics, Array]:
-    """Return the metrics of an update, and the last average over devices among them.
-
-    Args:
-        update: `[]` int32, number of updates done before this one.
-        episodes: Ends of the episodes of the rollout.
-        learned: What came of the rollout.
-    """
-    axis, config = agent.axis_name, agent.config
-    # Averages over devices must come one after another: see `averages`.
-    episodes = after(episodes, list(learned.metrics.values())[-1], axis)
-    metrics = rollout.episode_metrics(episodes, axis) | learned.metrics
-    last = metrics["episode_return"]
-    if learned.value_and_target is not None:
-        value, target = after(learned.value_and_target, last, axis)
-        last = averages.explained_variance(value, target, axis)
-        metrics["explained_variance"] = last
-    steps = (update + 1).astype(jnp.uint32)
-    metrics["env_steps"] = steps * jnp.uint32(config.steps_per_update)
-    return metrics, last
-
-
-def _observe(agent: Agent, moments: PyTree, obs: Any, before: Array) -> PyTree:
-    """Statistics of observations with a rollout `[T, B, ...]` in, if they are used.
-
-    `before` is an average over devices that must come first.
-    """
-    if not agent.config.normalize_observations:
-        return moments
-    features = after(to_features(agent.obs_space, obs), before, agent.axis_name)
-    return observe.merge_moments(agent.obs_space, moments, features, agent.axis_name)

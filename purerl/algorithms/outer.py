@@ -111,14 +111,14 @@ def see(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) ->
 
 
 def begun(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) -> Any:
-    """Return the rows of a rollout, which are constants; see `on_policy.rows_of`.
+    """Return the rows of a rollout, which are constants; see `Agent.rows_of`.
 
     The memories with which sequences begin are constants, after a burn-in too, as in
     each gradient step.
     """
     state = jax.lax.stop_gradient(state)
     samples, _ = targets(agent, state, played)
-    rows = on_policy.rows_of(agent, state, played, samples)
+    rows = agent.rows_of(state, played, samples)
     if agent.memory is None:
         return rows
     return jax.lax.stop_gradient(agent.memory.begun(state.params, rows))
@@ -126,7 +126,7 @@ def begun(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) 
 
 def see_rows(agent: Agent, params: PyTree, rows: Any) -> Seen:
     """Look at rows that have begun; see `see`."""
-    batch = on_policy.samples_of(agent, params, rows)
+    batch = agent.samples_of(params, rows)
     outputs, value, _ = policy_gradient.outputs(agent, params, batch.obs)
     return Seen(agent.head.log_prob(outputs, batch.action), value, batch)
 
@@ -169,7 +169,7 @@ def td_error(agent: Agent, state: OnPolicyState, played: Played) -> Array:
     """Return the loss of the action values against the reference's lambda-returns."""
     constant = jax.lax.stop_gradient(state)
     samples = pqn.targets(agent, constant, played)
-    rows = on_policy.rows_of(agent, constant, played, samples)
+    rows = agent.rows_of(constant, played, samples)
     return pqn.loss(agent, state.params, rows)[0]
 
 

@@ -49,6 +49,7 @@ from purerl.learning import averages
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
+SCORES = ("max_monte_carlo", "positive_value_loss")
 # The numbers of an update's keys; the first four are those of PPO.
 _DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
 
@@ -58,49 +59,17 @@ class PLRConfig(PPOConfig):
     """Prioritised level replay, with PPO."""
 
     env: Any = static("Maze-v0", "Environment id, or an environment object.")
-    env_wrappers: tuple[str, ...] = static(
-        ("RandomLevels",),
-        "Wrappers around the environment, the first innermost; RandomLevels is last.",
-    )
-    total_timesteps: int = static(
-        5_000_000,
-        "Environment steps of one agent, over all its environments.",
-        POSITIVE,
-    )
-    num_envs: int = static(
-        32, "Environments of one agent, each in a level of its own, B.", POSITIVE
-    )
-    num_steps: int = static(
-        256,
-        "Steps per environment and update, which end every episode: at least the "
-        "time limit is best.",
-        POSITIVE,
-    )
+    env_wrappers: tuple[str, ...] = static(("RandomLevels",), "The last: RandomLevels.")
+    total_timesteps: int = static(5_000_000, "Environment steps of an agent.", POSITIVE)
+    num_envs: int = static(32, "Environments, each in a level of its own.", POSITIVE)
+    num_steps: int = static(256, "Steps, which end every episode.", POSITIVE)
     buffer_size: int = static(4_000, "Levels that are kept, K.", POSITIVE)
-    replay_probability: float = dynamic(
-        0.8, "Probability that an update replays levels, p.", FRACTION
-    )
-    temperature: float = dynamic(
-        0.3,
-        "Temperature of the ranks of scores, beta; a lower one prefers the "
-        "highest scores more.",
-        POSITIVE,
-    )
-    staleness_coef: float = dynamic(
-        0.3, "Share of levels that were not played for long, rho.", FRACTION
-    )
-    min_fill: float = dynamic(
-        0.5, "Share of the buffer that is full before levels are replayed.", FRACTION
-    )
-    score: str = static(
-        "max_monte_carlo",
-        "Score of a level: its highest return less the values on the way, or the "
-        "mean positive advantage.",
-        one_of("max_monte_carlo", "positive_value_loss"),
-    )
-    learn_on_new: bool = static(
-        False, "The policy learns from new levels too, as in the first paper."
-    )
+    replay_probability: float = dynamic(0.8, "Share of updates that replay.", FRACTION)
+    temperature: float = dynamic(0.3, "Temperature of the ranks of scores.", POSITIVE)
+    staleness_coef: float = dynamic(0.3, "Share of levels by staleness.", FRACTION)
+    min_fill: float = dynamic(0.5, "Share of the buffer full before replay.", FRACTION)
+    score: str = static("max_monte_carlo", "Score of a level.", one_of(*SCORES))
+    learn_on_new: bool = static(False, "Learn from new levels too.")
 
     def check_numbers(self) -> None:
         """Refuse a run whose policy would never learn, as it replays nothing.
@@ -108,35 +77,27 @@ class PLRConfig(PPOConfig):
         Raises:
             ConfigError: naming the fields, their values, the constraint and the remedy.
         """
-        if self.learn_on_new:
+        known = self.replay_probability, self.min_fill
+        if self.learn_on_new or any(isinstance(x, Tracer | Schedule) for x in known):
             return
-        share, fill = self.replay_probability, self.min_fill
-        if _is_number(share) and float(share) == 0:
+        if float(self.replay_probability) == 0:
             raise ConfigError(
                 "replay_probability must be greater than 0 with learn_on_new=False, "
-                "got 0: only replayed levels are learned from, so nothing would be "
-                "learned; learn_on_new=True with 0 is domain randomisation."
+                "got 0: only replayed levels are learned from; learn_on_new=True with "
+                "0 is domain randomisation."
             )
-        if not _is_number(fill):
-            return
         # The threshold is rounded as `choose` rounds it.
-        needed = max(1, math.ceil(np.float32(fill) * np.float32(self.buffer_size)))
+        fill = np.float32(self.min_fill) * np.float32(self.buffer_size)
+        needed = max(1, math.ceil(fill))
         num_updates = self.total_timesteps // self.steps_per_update
         drawn = max(0, num_updates - 1) * self.num_envs
         if drawn < needed:
             raise ConfigError(
-                f"total_timesteps={self.total_timesteps:,} with num_envs="
-                f"{self.num_envs} and num_steps={self.num_steps} plays {drawn:,} "
-                f"levels before the last update, and {needed:,} (min_fill x "
-                "buffer_size) are needed before any is replayed: with "
-                "learn_on_new=False nothing is learned. Give more total_timesteps, a "
-                "smaller buffer_size or min_fill, or learn_on_new=True."
+                f"total_timesteps={self.total_timesteps:,} plays {drawn:,} levels "
+                f"before the last update, and {needed:,} (min_fill x buffer_size) are "
+                "needed before any is replayed: with learn_on_new=False nothing is "
+                "learned. Give more total_timesteps, or a smaller buffer_size."
             )
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a leaf can be looked at: it is not traced, and no schedule."""
-    return not isinstance(value, Tracer | Schedule)
 
 
 class PLRState(NamedTuple):
@@ -201,9 +162,8 @@ def validate(config: PLRConfig, env: Environment) -> None:
         )
     if config.score == "max_monte_carlo" and config.normalize_rewards:
         raise ConfigError(
-            "score='max_monte_carlo' compares returns with values, which "
-            "normalize_rewards=True scales; set that to False, or use "
-            "score='positive_value_loss'."
+            "score='max_monte_carlo' compares returns with values, so that "
+            "normalize_rewards must be False."
         )
     checks.ppo(config, env)
 
@@ -244,7 +204,7 @@ def init(agent: Agent, key: Array) -> PLRState:
 
 def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
     """Make one update: choose levels, play them, learn, and score them."""
-    config = agent.config
+    config, buffer = agent.config, state.level_buffer
     keys = update_keys(state, _NUM_KEYS)
     chosen = choose(agent, state, keys)
     before = begin(agent, ppo_state(state), chosen.levels, keys[_BEGIN])
@@ -258,10 +218,13 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
             chosen.is_replay, learned, (before.params, before.opt_state)
         )
         after = after._replace(params=params, opt_state=opt_state)
-    kept = state.level_buffer.best_return[chosen.places]
-    best = jnp.where(chosen.is_replay, kept, -jnp.inf)
+    best = jnp.where(chosen.is_replay, buffer.best_return[chosen.places], -jnp.inf)
     results = score(agent, before, played, best)
-    buffer = remember(config, state, chosen, results)
+    again = levels.update(buffer, chosen.places, results, state.update)
+    offered = levels.insert(
+        buffer, chosen.levels, results, state.update, priorities_of(config)
+    )
+    buffer = levels.select(chosen.is_replay, again, offered)
     metrics |= {
         "replayed": chosen.is_replay.astype(jnp.float32),
         "level_score": results.score.mean(),
@@ -277,7 +240,7 @@ def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
         keys: `[8]` keys of the update.
     """
     config, buffer = agent.config, state.level_buffer
-    env = levels_of(agent)
+    env: Any = agent.stepper.env
     is_ready = buffer.size >= config.min_fill * config.buffer_size
     is_asked = jax.random.uniform(keys[_DECIDE]) < config.replay_probability
     is_replay = (buffer.size > 0) & is_ready & is_asked
@@ -305,11 +268,10 @@ def begin(
         chosen: Levels, leaves `[B, ...]`.
         key: Random key, consumed.
     """
-    num_envs = agent.config.num_envs
-    keys = jax.random.split(key, num_envs)
-    obs, env_state = jax.vmap(levels_of(agent).reset_in)(keys, chosen)
-    start = jax.vmap(start_of)(obs, env_state)
-    envs = carry_of(start, state.envs)
+    env: Any = agent.stepper.env
+    keys = jax.random.split(key, agent.config.num_envs)
+    obs, env_state = jax.vmap(env.reset_in)(keys, chosen)
+    envs = carry_of(jax.vmap(start_of)(obs, env_state), state.envs)
     return on_policy.restart(state, obs)._replace(envs=envs)
 
 
@@ -334,28 +296,6 @@ def score(
         return levels.Result(levels.max_monte_carlo(seen.value, best), best)
     advantage = policy_gradient.advantages(agent, seen, transitions)
     return levels.Result(levels.positive_value_loss(advantage), best)
-
-
-def remember(
-    config: PLRConfig, state: PLRState, chosen: Chosen, results: levels.Result
-) -> levels.LevelBuffer:
-    """Return the buffer with what came of the levels of an update.
-
-    Args:
-        config: Config of the agent.
-        chosen: The levels.
-        results: Results of playing the levels, `[B]` each.
-    """
-    buffer, now = state.level_buffer, state.update
-    again = levels.update(buffer, chosen.places, results, now)
-    offered = levels.insert(buffer, chosen.levels, results, now, priorities_of(config))
-    return levels.select(chosen.is_replay, again, offered)
-
-
-def levels_of(agent: Agent) -> RepeatedLevels:
-    """Return the environment, which `make` has put among the agent."""
-    env: Any = agent.stepper.env
-    return env
 
 
 def priorities_of(config: PLRConfig) -> levels.Priorities:

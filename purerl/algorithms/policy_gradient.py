@@ -58,26 +58,16 @@ class PolicyGradientConfig(ActorConfig):
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    normalize_rewards: bool = static(
-        False, "Divide rewards by the std of running returns."
-    )
-    clip_rewards: float = dynamic(
-        10.0, "Largest normalised reward; CleanRL's and Baselines' 10.", POSITIVE
-    )
+    normalize_rewards: bool = static(False, "Divide rewards by the std of returns.")
+    clip_rewards: float = dynamic(10.0, "Largest normalised reward.", POSITIVE)
     policy: str = static(
         "auto",
         "Distribution of actions; auto takes categorical or gaussian.",
         one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
     )
     log_std_init: float = static(0.0, "Initial log standard deviation.")
-    state_dependent_std: bool = static(
-        False,
-        "Let the actor output the log standard deviation too, so that it depends "
-        "on the state.",
-    )
-    shared_torso: bool = static(
-        False, "Give actor and critic one common torso in place of one each."
-    )
+    state_dependent_std: bool = static(False, "Let the actor output the log std too.")
+    shared_torso: bool = static(False, "Give actor and critic one common torso.")
 
     @property
     def steps_per_update(self) -> int:
@@ -185,7 +175,7 @@ def _heads_on(
 
 
 def of_features(network: nn.Module, shape: Any) -> nn.Module:
-    """Return a network with the same head, of what `on_policy.inputs` returns."""
+    """Return a network with the same head, of what `Agent.inputs` returns."""
     if isinstance(network, networks.Masked):
         return network.clone(module=of_features(network.module, shape))
     heads = observe.head_shape(1, shape)
@@ -228,7 +218,25 @@ def estimate(
         Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
     """
     config, transitions = agent.config, played.transitions
-    obs, value, next_value = _values(agent, state, played)
+    critic, params, memory = agent.critic, state.params, agent.memory
+
+    def value_of(seen: Any) -> Any:
+        return critic.apply(params["critic"], agent.inputs(params, seen))
+
+    prepare = partial(observe.prepare, agent, state.obs_moments)
+    obs = prepare(transitions.obs)
+    # A time limit bootstraps on the value of the observation before any reset.
+    next_obs = prepare(transitions.next_obs)
+    is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
+    if memory is not None:
+        # Memories are those of the episode that `next_obs` ends or goes on with.
+        now = memory.seen(played.memories, obs)
+        then = memory.judged(params, played.memories, next_obs)
+        value, next_value = value_of(now), value_of(then)
+    elif is_small and not traced_for_cpu():
+        value, next_value = value_of(jnp.stack([obs, next_obs]))
+    else:
+        value, next_value = value_of(obs), value_of(next_obs)
     reward, scale = transitions.reward, state.reward_scale
     if config.normalize_rewards:
         scale, reward = averages.scale_rewards(
@@ -255,33 +263,6 @@ def advantages(agent: Agent, seen: Estimates, transitions: Transition) -> Array:
     )
 
 
-def _values(
-    agent: Agent, state: OnPolicyState, played: rollout.Played
-) -> tuple[Any, Array, Array]:
-    """Prepared observations `[T, B, ...]`, their values, and those after the steps."""
-    critic, params = agent.critic, state.params
-
-    def value_of(seen: Any) -> Any:
-        return critic.apply(params["critic"], on_policy.inputs(agent, params, seen))
-
-    prepare = partial(observe.prepare, agent, state.obs_moments)
-    obs = prepare(played.transitions.obs)
-    # A time limit bootstraps on the value of the observation before any reset.
-    next_obs = prepare(played.transitions.next_obs)
-    if agent.memory is not None:
-        # Memories are those of the episode that `next_obs` ends or goes on with.
-        now, after = (
-            agent.memory.seen(played.memories, obs),
-            agent.memory.judged(params, played.memories, next_obs),
-        )
-        return obs, value_of(now), value_of(after)
-    is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
-    if is_small and not traced_for_cpu():
-        value, next_value = value_of(jnp.stack([obs, next_obs]))
-        return obs, value, next_value
-    return obs, value_of(obs), value_of(next_obs)
-
-
 def outputs(agent: Agent, params: PyTree, seen: Any) -> tuple[Any, Array, PyTree]:
     """Return what the head takes, the values `[N]`, and how active the units were.
 
@@ -296,7 +277,7 @@ def outputs(agent: Agent, params: PyTree, seen: Any) -> tuple[Any, Array, PyTree
     """
     if agent.forward is not None:
         return agent.forward(params, seen)
-    inputs = on_policy.inputs(agent, params, seen)
+    inputs = agent.inputs(params, seen)
     actor, critic = agent.on_features or agent.actor, agent.critic
     if not optimiser.sees_activity(agent.config.optimiser):
         found = actor.apply(params["actor"], inputs)

@@ -50,48 +50,28 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class PPOConfig(PolicyGradientConfig, MemoryConfig):
     """Proximal policy optimisation."""
 
-    num_steps: int = by_actions(
-        static, 128, 512, "Steps per environment and update;", POSITIVE
-    )
-    num_epochs: int = by_actions(
-        static, 4, 10, "Passes over the rollout per update;", POSITIVE
-    )
+    num_steps: int = by_actions(static, 128, 512, "Steps of a rollout;", POSITIVE)
+    num_epochs: int = by_actions(static, 4, 10, "Passes over a rollout;", POSITIVE)
     num_minibatches: int = by_actions(
         static, 4, "up to 32, of 64 samples", "Gradient steps per pass;", POSITIVE
     )
     policy_loss: Any = dynamic(ClipDrift(0.2), "Drift of the policy loss.")
     value_loss: Any = dynamic(ClippedSquaredError(0.2), "Loss of the critic.")
-    entropy_coef: float = by_actions(
-        dynamic, 0.01, 0.0, "Weight of the entropy bonus;", NON_NEGATIVE
-    )
+    entropy_coef: float = by_actions(dynamic, 0.01, 0.0, "Entropy bonus;", NON_NEGATIVE)
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
-    max_grad_norm: float | None = dynamic(
-        0.5, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
-    )
+    max_grad_norm: float | None = dynamic(0.5, "Gradient clipping.", POSITIVE_OR_NONE)
     optimiser: Any = dynamic(Adam(eps=1e-5), "Optimiser of actor and critic.")
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
     )
     target_kl: float | None = dynamic(
-        None,
-        "Approximate KL divergence above which the passes of an update end.",
-        POSITIVE_OR_NONE,
+        None, "Approximate KL that ends an update.", POSITIVE_OR_NONE
     )
-    normalize_advantages: bool = static(
-        True,
-        "Standardise advantages, per minibatch or, with normalize_whole_batch, "
-        "per update.",
-    )
-    normalize_whole_batch: bool = static(
-        False, "Standardise advantages over the whole rollout, once per update."
-    )
-    normalize_observations: bool = by_actions(
-        static, False, True, "Standardise observations by running moments;"
-    )
-    normalize_rewards: bool = by_actions(
-        static, False, True, "Divide rewards by the std of running returns;"
-    )
+    normalize_advantages: bool = static(True, "Standardise advantages, per minibatch.")
+    normalize_whole_batch: bool = static(False, "Standardise advantages per update.")
+    normalize_observations: bool = by_actions(static, False, True, "Normalise inputs;")
+    normalize_rewards: bool = by_actions(static, False, True, "Scale rewards;")
 
     @property
     def sequential_steps(self) -> int:
@@ -134,8 +114,7 @@ def make_agent(config: Any, env: Environment, axis_name: str | None = None) -> A
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
     """Estimate the advantages of a rollout, and take epochs of minibatch steps."""
     samples, reward_scale = targets(agent, state, played)
-    rows = on_policy.rows_of(agent, state, played, samples)
-    params, opt_state, losses = on_policy.fit(agent, state, loss, rows, key)
+    params, opt_state, losses = on_policy.fit(agent, state, played, loss, samples, key)
     values = samples.value.ravel(), samples.target.ravel()
     return Learned(params, opt_state, losses, reward_scale, values)
 
@@ -158,13 +137,13 @@ def targets(
 def loss(
     agent: Agent, params: PyTree, rows: Any, by_sample: bool = False
 ) -> tuple[Array, Metrics]:
-    """Return the loss of a minibatch of `on_policy.rows_of`, and its metrics.
+    """Return the loss of a minibatch of `Agent.rows_of`, and its metrics.
 
     With `by_sample` these are of each sample, `[N]`: on an accelerator their means take
     a kernel in every gradient step.
     """
     config, head = agent.config, agent.head
-    batch = on_policy.samples_of(agent, params, rows)
+    batch = agent.samples_of(params, rows)
     outputs, value, activity = policy_gradient.outputs(agent, params, batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage  # On an accelerator it is standardised already.

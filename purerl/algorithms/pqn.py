@@ -37,6 +37,7 @@ from purerl.acting.rollout import Played
 from purerl.algorithms import checks, network_config, on_policy
 from purerl.algorithms import memory as memories
 from purerl.algorithms.memory import MemoryConfig
+from purerl.algorithms.network_config import ACTIVATION
 from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import (
     FRACTION,
@@ -45,7 +46,6 @@ from purerl.config import (
     POSITIVE_OR_NONE,
     config_dataclass,
     dynamic,
-    one_of,
     static,
 )
 from purerl.envs.base import Environment
@@ -63,37 +63,21 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class PQNConfig(EpsilonConfig, MemoryConfig):
     """The config of parallel Q-learning."""
 
-    num_envs: int = static(
-        32, "Environments that one agent steps in parallel.", POSITIVE
-    )
+    num_envs: int = static(32, "Environments of one agent.", POSITIVE)
     num_steps: int = static(64, "Steps per environment and update.", POSITIVE)
     num_epochs: int = static(4, "Passes over the rollout per update.", POSITIVE)
     num_minibatches: int = static(16, "Gradient steps per pass.", POSITIVE)
     learning_rate: float = dynamic(1e-3, "Step size of the optimiser.", POSITIVE)
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
-    optimiser: Any = dynamic(
-        RAdam(), "Optimiser of the network; RAdam warms its step size up."
-    )
-    max_grad_norm: float | None = dynamic(
-        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
-    )
+    optimiser: Any = dynamic(RAdam(), "Optimiser of the network.")
+    max_grad_norm: float | None = dynamic(10.0, "Gradient clipping.", POSITIVE_OR_NONE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
     epsilon_end: float = exploration.end_field(0.2)
     epsilon_fraction: float = exploration.fraction_field(0.2)
-    hidden_sizes: tuple[int, ...] = static(
-        (128, 128), "Units of each hidden layer.", LAYERS
-    )
-    activation: str = static(
-        "relu",
-        "Activation function after each hidden layer.",
-        one_of(*networks.ACTIVATIONS),
-    )
-    layer_norm: bool = static(
-        True,
-        "Layer normalisation before each activation, which stands in for a target "
-        "network.",
-    )
+    hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each layer.", LAYERS)
+    activation: str = static("relu", "Activation of hidden layers.", ACTIVATION)
+    layer_norm: bool = static(True, "Layer norms, in place of a target network.")
 
     @property
     def steps_per_update(self) -> int:
@@ -115,9 +99,7 @@ class PQNConfig(EpsilonConfig, MemoryConfig):
 class RecurrentPQNConfig(PQNConfig):
     """PQN with a GRU in the place of the second hidden layer."""
 
-    hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory.", LAYERS
-    )
+    hidden_sizes: tuple[int, ...] = static((128,), "Units before the memory.", LAYERS)
     memory: Any = memories.memory_field("gru")
 
 
@@ -204,8 +186,7 @@ def _epsilon_greedy(config: PQNConfig, shape: Any, num_actions: int) -> Behaviou
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
     """Regress on the lambda-returns of a rollout, by epochs of minibatch steps."""
     samples = targets(agent, state, played)
-    rows = on_policy.rows_of(agent, state, played, samples)
-    return Learned(*on_policy.fit(agent, state, loss, rows, key))
+    return Learned(*on_policy.fit(agent, state, played, loss, samples, key))
 
 
 def targets(agent: Agent, state: OnPolicyState, played: Played) -> Batch:
@@ -235,9 +216,9 @@ def loss(agent: Agent, params: PyTree, rows: Any) -> tuple[Array, Metrics]:
     Args:
         agent: Network, environments and config.
         params: Parameters by network.
-        rows: Rows of the minibatch, see `on_policy.rows_of`.
+        rows: Rows of the minibatch, see `Agent.rows_of`.
     """
-    batch = on_policy.samples_of(agent, params, rows)
+    batch = agent.samples_of(params, rows)
     q: Any = agent.networks["q"].apply(params["q"], batch.obs)
     value = columns.pick(q, batch.action)
     errors = value_error(agent.config.value_loss, value, batch.target)

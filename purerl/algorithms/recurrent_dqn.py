@@ -39,12 +39,12 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import exploration, rollout
-from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, Memory
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
+from purerl.algorithms.pieces import reject_stateless_act
 from purerl.config import (
     FRACTION,
     LAYERS,

@@ -107,7 +107,8 @@ class WithMemory(NamedTuple):
         """What the head sees at every sample, `[N, ...]`."""
         rows = obs.rows._replace(memory=getattr(obs.rows.memory, self.owner))
         if isinstance(obs, Now):
-            prepared, found = sequences.remember(self.core, self.kind, core, rows)
+            prepared = jax.tree.map(swap, rows.batch.obs)
+            found = sequences.remember(self.core, self.kind, core, rows)
             return flat(self.seen(found, prepared))
         each = sequences.remember_each(self.core, self.kind, core, rows)
         prepared = jax.tree.map(swap, rows.batch.next_obs)

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
-from purerl.algorithms import pieces
+from purerl.algorithms import every_step, pieces
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -46,7 +46,7 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning.averages import after, pmean, psum
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
+from purerl.types import Algorithm, Array, Metrics
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
 NONE = -1  # Stands in the place of a next action that is not chosen yet.
@@ -56,32 +56,14 @@ NONE = -1  # Stands in the place of a next action that is not chosen yet.
 class TabularConfig(TrainConfig):
     """Q-learning, SARSA, expected SARSA and double Q-learning with a table."""
 
-    env: Any = static(
-        "GridWorld-v0", "Environment id, or an environment with numbered states."
-    )
-    total_timesteps: int = static(
-        100_000, "Environment steps of one agent, over all its environments.", POSITIVE
-    )
-    num_envs: int = static(
-        1,
-        "Environments that one agent steps in parallel; errors in a cell are averaged.",
-        POSITIVE,
-    )
-    num_steps: int = static(
-        100,
-        "Steps per environment between two rows of metrics; the table moves in each.",
-        POSITIVE,
-    )
-    method: str = static(
-        "q_learning", "Target that a step is bootstrapped on.", one_of(*METHODS)
-    )
+    env: Any = static("GridWorld-v0", "Environment with numbered states.")
+    total_timesteps: int = static(100_000, "Environment steps of one agent.", POSITIVE)
+    num_envs: int = static(1, "Environments; errors in a cell are averaged.", POSITIVE)
+    num_steps: int = static(100, "Steps between two rows of metrics.", POSITIVE)
+    method: str = static("q_learning", "What is bootstrapped on.", one_of(*METHODS))
     gamma: float = dynamic(0.9, "Discount per step.", FRACTION)
-    learning_rate: float = dynamic(
-        0.1, "Share of its error a value moves by.", FRACTION
-    )
-    epsilon: float = dynamic(
-        0.1, "Share of random actions; a schedule lets it decay.", FRACTION
-    )
+    learning_rate: float = dynamic(0.1, "Share of its error a value moves.", FRACTION)
+    epsilon: float = dynamic(0.1, "Share of random actions.", FRACTION)
     initial_value: float = dynamic(0.0, "Value of every action at first.")
 
     @property
@@ -176,10 +158,6 @@ class Trace(NamedTuple):
     reward: Array
     value: Array
     error: Array
-    done: Array
-    episode_return: Array
-    episode_length: Array
-    shaped_return: PyTree
 
 
 def validate(config: TabularConfig, env: Environment) -> None:
@@ -192,9 +170,8 @@ def validate(config: TabularConfig, env: Environment) -> None:
     actions: Any = env.action_space(env.default_params)
     if not hasattr(states, "n"):
         raise ConfigError(
-            f"TabularConfig needs the number of a state as observation, Discrete(n), "
-            f"got {states} of {env.name}; use an algorithm with a network, such as "
-            "DQNConfig, or a wrapper that numbers the states."
+            "TabularConfig needs the number of a state as observation, Discrete(n), "
+            f"got {states} of {env.name}; DQNConfig has a network."
         )
     if not hasattr(actions, "n"):
         raise ConfigError(
@@ -212,11 +189,12 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    return Algorithm(
+    return every_step.algorithm(
+        config,
+        parts.stepper,
+        steps_of(parts),
         partial(init, parts),
-        partial(step, parts),
         partial(act, parts),
-        hosted=partial(hosted, parts),
     )
 
 
@@ -268,29 +246,16 @@ def act(
     return _explore(parts, values, noise.coin, noise.tie)
 
 
-def step(parts: Parts, state: TabularState) -> tuple[TabularState, Metrics]:
-    """Make one update: `num_steps` steps, after each of which the table moves."""
-    return pieces.take_steps(parts.config, parts.stepper, _steps(parts), state)
+def steps_of(parts: Parts) -> every_step.Steps:
+    """Return the functions of which an update is made."""
 
-
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
-
-    Args:
-        update: `[]` int32, number of updates done; nothing here depends on it.
-    """
-    del update
-    return pieces.of_steps(parts.config, _steps(parts))
-
-
-def _steps(parts: Parts) -> pieces.Steps:
     def restart(state: TabularState, obs: Any) -> TabularState:
         chosen = jnp.full_like(state.next_action, NONE)
         return state._replace(
             next_action=chosen, envs=pieces.first_step(state.envs, obs)
         )
 
-    return pieces.Steps(
+    return every_step.Steps(
         draw=partial(draw_noise, parts),
         begin=lambda state: Learner(state.params["q"], state.next_action),
         act=partial(choose, parts),
@@ -306,6 +271,7 @@ def finish(
     learner: Learner,
     envs: rollout.EnvCarry,
     trace: Trace,
+    episodes: rollout.Episodes,
 ) -> tuple[TabularState, Metrics]:
     """Return the state and the metrics after the steps of an update.
 
@@ -314,21 +280,27 @@ def finish(
         learner: Tables and next actions after the steps.
         envs: The environments after the last step.
         trace: `[T, B]`, what the steps were.
+        episodes: Ends of the episodes.
     """
-    axis = parts.axis_name
-    counted = _count(parts, trace, after(jnp.float32(1.0), learner.q.sum(), axis))
-    update = state.update + 1
-    new = TabularState(
-        {"q": learner.q},
-        state.visits + counted,
-        learner.next_action,
-        envs,
-        state.key,
-        update,
-    )
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
+    axis, update = parts.axis_name, state.update + 1
+    # How often each action was taken in each state, `[S, A]`.
+    one = after(jnp.float32(1.0), learner.q.sum(), axis)
+    zeros = jnp.zeros((parts.num_states, parts.num_actions))
+    counted = psum(zeros.at[trace.obs, trace.action].add(one), axis).astype(jnp.int32)
+    visits = state.visits + counted
+    params, chosen = {"q": learner.q}, learner.next_action
+    new = TabularState(params, visits, chosen, envs, state.key, update)
     trace = after(trace, counted.sum().astype(jnp.float32), axis)
-    return new, {"env_steps": env_steps, **_report(parts, trace, envs.bad)}
+    means = {
+        "reward": trace.reward.mean(),
+        "td_error": jnp.abs(trace.error).mean(),
+        "q_value": trace.value.mean(),
+    }
+    means = pmean(means, axis)
+    episodes = after(episodes, means["td_error"], axis)
+    steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
+    ends = rollout.episode_metrics(episodes, axis)
+    return new, {"env_steps": steps, **ends, **means}
 
 
 def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
@@ -391,11 +363,7 @@ def learn(
     done = out.terminated | out.truncated
     if parts.config.method == "sarsa":  # What begins an episode is chosen anew.
         next_action = jnp.where(done, NONE, chosen)
-    trace = Trace(
-        *(obs, action, out.reward, value, error, out.terminated ^ out.truncated),
-        *(out.episode_return, out.episode_length, out.shaped_return),
-    )
-    return Learner(q, next_action), trace
+    return Learner(q, next_action), Trace(obs, action, out.reward, value, error)
 
 
 def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> Array:
@@ -490,25 +458,3 @@ def _explore(parts: Parts, values: Array, coin: exploration.Coin, tie: Array) ->
     """The epsilon-greedy action, of several best ones one at random."""
     greedy = exploration.best_at_random(values, tie)
     return jnp.where(coin.toss < parts.config.epsilon, coin.action, greedy)
-
-
-def _count(parts: Parts, trace: Trace, one: Array) -> Array:
-    """Return how often each action was taken in each state, int32 `[S, A]`."""
-    zeros = jnp.zeros((parts.num_states, parts.num_actions))
-    counted = zeros.at[trace.obs, trace.action].add(one)
-    return psum(counted, parts.axis_name).astype(jnp.int32)
-
-
-def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
-    """Episodes, and means over the steps of an update."""
-    axis = parts.axis_name
-    means = {
-        "reward": trace.reward.mean(),
-        "td_error": jnp.abs(trace.error).mean(),
-        "q_value": trace.value.mean(),
-    }
-    means = pmean(means, axis)
-    counted = trace.episode_return, trace.episode_length, bad, trace.shaped_return
-    ends = rollout.Episodes(trace.done, *counted)
-    ends = after(ends, means["td_error"], axis)
-    return {**rollout.episode_metrics(ends, axis), **means}

@@ -31,8 +31,9 @@ import jax.numpy as jnp
 import optax
 
 from purerl.acting.rollout import Played
-from purerl.algorithms import checks, on_policy, policy_gradient
+from purerl.algorithms import checks, on_policy, pieces, policy_gradient
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
+from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
     FRACTION,
@@ -40,10 +41,8 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
-    heads_of,
     one_of,
     static,
-    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
@@ -57,20 +56,12 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class VPGConfig(PolicyGradientConfig):
     """Vanilla policy gradient."""
 
-    num_envs: int = static(
-        8, "Environments that one agent steps in parallel.", POSITIVE
-    )
+    num_envs: int = static(8, "Environments of one agent.", POSITIVE)
     num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
     learning_rate: float = dynamic(3e-4, "Step size of the policy.", POSITIVE)
     critic_learning_rate: float = dynamic(1e-3, "Step size of the critic.", POSITIVE)
-    critic_iterations: int = static(
-        80, "Gradient steps of the critic per update.", POSITIVE
-    )
-    advantage: str = static(
-        "gae",
-        "Weight of an action's log-probability: gae (the advantage) or rewards_to_go.",
-        one_of("gae", "rewards_to_go"),
-    )
+    critic_iterations: int = static(80, "Gradient steps of the critic.", POSITIVE)
+    advantage: str = static("gae", "Weight of actions.", one_of("gae", "rewards_to_go"))
     baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
     gae_lambda: float = dynamic(0.97, "Trace decay of the advantage.", FRACTION)
     normalize_advantages: bool = static(True, "Standardise advantages over the batch.")
@@ -107,10 +98,8 @@ def make(
 def init_optimisers(config: VPGConfig, params: dict[str, PyTree]) -> PyTree:
     """Return the states of the optimisers; `actor` and `critic` have one each."""
     return {
-        name: optimiser_of(config, name, params[name]).init(
-            optimiser.flatten(params[name])[0]
-        )
-        for name in params
+        name: optimiser_of(config, name, network).init(optimiser.flatten(network)[0])
+        for name, network in params.items()
     }
 
 
@@ -119,8 +108,10 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
     batch = on_policy.flatten(samples)
-    terms = on_policy.adding_terms(agent, state, played) if agent.terms else None
-    heads, heads_opt = _move_heads(agent, state, terms)
+    terms, heads, heads_opt = None, {}, {}
+    if agent.terms is not None:
+        terms = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        heads, heads_opt = _move_heads(agent, state, terms, agent.terms.heads)
     if heads:
         last = sum(jnp.sum(x) for x in jax.tree.leaves(heads))
         batch = after(batch, jnp.asarray(last), agent.axis_name)
@@ -161,12 +152,10 @@ def targets(
     return batch, scale
 
 
-def _move_heads(agent: Agent, state: OnPolicyState, terms: Any) -> tuple[Any, Any]:
-    """Return the networks of the user's own terms after a step, and their optimisers'.
-
-    States of the optimisers, by name.
-    """
-    names = heads_of(agent.terms)
+def _move_heads(
+    agent: Agent, state: OnPolicyState, terms: AddGradient, names: tuple[str, ...]
+) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
+    """Return the networks of the user's own terms, and their optimisers' states."""
     if not names:
         return {}, {}
     own = {name: state.params[name] for name in names}
@@ -175,23 +164,34 @@ def _move_heads(agent: Agent, state: OnPolicyState, terms: Any) -> tuple[Any, An
     grads = pmean(grads, agent.axis_name)
     heads, states = {}, {}
     for name in names:
-        optim = optimiser_of(agent.config, name, own[name], agent, state.update)
-        flat, restore = optimiser.flatten(own[name])
         gradient = optimiser.flatten(grads[name])[0]
-        moves, states[name] = optim.update(gradient, state.opt_state[name], flat)
-        heads[name] = restore(optax.apply_updates(flat, moves))  # type: ignore[arg-type]
+        heads[name], states[name] = _step(agent, state, name, gradient)
     return heads, states
 
 
+def _step(
+    agent: Agent, state: OnPolicyState, name: str, gradient: Array
+) -> tuple[PyTree, PyTree]:
+    """A network after a step along its flat gradient, and its optimiser's state."""
+    params = state.params[name]
+    flat, restore = optimiser.flatten(params)
+    optim = optimiser_of(agent.config, name, params, agent, state.update)
+    moves, opt_state = optim.update(gradient, state.opt_state[name], flat)
+    return restore(flat + moves), opt_state  # type: ignore[operator]
+
+
 def improve_policy(
-    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
+    agent: Agent,
+    state: OnPolicyState,
+    batch: Batch,
+    terms: AddGradient | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take one gradient step; return the actor, its optimiser's state, diagnostics.
 
     `terms` adds the gradient of the user's own terms, if there are any.
     """
-    config, network, head = agent.config, agent.actor, agent.head
-    flat, restore = optimiser.flatten(state.params["actor"])
+    config, params = agent.config, state.params
+    flat, restore = optimiser.flatten(params["actor"])
 
     def loss(flat: Array) -> tuple[Array, Metrics]:
         return policy_loss(agent, restore(flat), batch)
@@ -200,20 +200,23 @@ def improve_policy(
     if terms is not None:
 
         def with_actor(flat: Array) -> PyTree:
-            return {**state.params, "actor": restore(flat)}
+            return {**params, "actor": restore(flat)}
 
         grads, found = terms(grads, with_actor, flat)
         metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
-    optim = optimiser_of(config, "actor", state.params["actor"], agent, state.update)
-    updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
-    actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
+    actor, opt_state = _step(agent, state, "actor", grads)
 
-    outputs = network.apply(actor, batch.obs)
-    log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
+    outputs = agent.actor.apply(actor, batch.obs)
+    log_ratio = agent.head.log_prob(outputs, batch.action) - batch.log_prob
     # KL(old || new) by the samples of the old policy: k3 in Schulman (2020).
     divergence = (jnp.expm1(log_ratio) - log_ratio).mean()
-    metrics["grad_norm"] = optax.tree.norm(_moving(config, state.params, grads))
+    # What is frozen does not move, and counts for nothing in the norm.
+    frozen = frozen_in(config.frozen, "actor")
+    layers = optimiser.layers_of(params["actor"])
+    still = optimiser.keep_frozen(optax.identity(), layers, frozen)
+    moving: Any = still.update(grads, optax.EmptyState(), grads)[0]
+    metrics["grad_norm"] = optax.tree.norm(moving)
     metrics["approx_kl"] = pmean(divergence, agent.axis_name)
     return actor, opt_state, metrics
 
@@ -240,7 +243,7 @@ def fit_value(
     config, critic = agent.config, state.params["critic"]
     optim = optimiser_of(config, "critic", critic, agent, state.update)
     flat, restore = optimiser.flatten(critic)
-    inputs = on_policy.inputs(agent, state.params, batch.obs)
+    inputs = agent.inputs(state.params, batch.obs)
 
     def loss(flat: Array) -> Array:
         value: Any = agent.critic.apply(restore(flat), inputs)
@@ -266,14 +269,6 @@ def fit_value(
     return restore(flat), opt_state, losses
 
 
-def _moving(config: VPGConfig, params: PyTree, grads: Array) -> Array:
-    """Return the actor's flat gradient with zeros for what is frozen."""
-    layers = optimiser.layers_of(params["actor"])
-    frozen = frozen_in(config.frozen, "actor")
-    optim = optimiser.keep_frozen(optax.identity(), layers, frozen)
-    return optim.update(grads, optim.init(grads), grads)[0]  # type: ignore[return-value]
-
-
 def optimiser_of(
     config: VPGConfig,
     name: str,
@@ -281,17 +276,16 @@ def optimiser_of(
     agent: Agent | None = None,
     update: Any = 0,
 ) -> optax.GradientTransformation:
-    """Return the optimiser of `actor` or `critic`, on a flat vector of its parameters.
+    """Return the optimiser of a network, on a flat vector of its parameters.
 
     Args:
-        config: Config of the agent.
-        name: `actor` or `critic`.
+        name: `actor`, `critic` or the name of a term of the user's own.
         params: Parameters of that network.
         agent: The agent, whose run the step size may follow.
         update: Number of updates done.
     """
     chosen, rate = config.optimiser, config.learning_rate
-    if name in heads_of(terms_of(config)):
+    if name not in ("actor", "critic"):  # The network of a term of the user's own.
         chosen = optax.adam
     if name == "critic":
         chosen = optimiser.without_noise(chosen)

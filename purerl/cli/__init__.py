@@ -1,5 +1,6 @@
 """The command line: `purerl COMMAND`, one of `COMMANDS`."""
 
+import argparse
 import errno
 import importlib
 import os
@@ -59,7 +60,8 @@ MAINS = {
     "evaluate": "policies:main_evaluate",
     "render": "policies:main_render",
     "export": "policies:main_export",
-    "lanes": "plan:main_lanes",
+    "plan": "train:main_plan",
+    "lanes": "lanes:main",
     "plot": "report:main_plot",
     "track": "report:main_track",
 }
@@ -131,21 +133,14 @@ def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
     Each module is a key, whose value is the flag or the variable that names it.
     """
-    given = os.environ.get("PURERL_IMPORT", "")
-    modules = {name: "PURERL_IMPORT" for name in _names(given)} if given.strip() else {}
-    rest, words = [], iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        if flag != "--import":
-            rest.append(word)
-            continue
-        modules |= {name: flag for name in _names(text if equals else next(words, ""))}
-    return rest, modules
-
-
-def _names(text: str) -> list[str]:
-    """The names between commas; an empty one, which is refused, where there is none."""
-    return [name.strip() for name in text.split(",") if name.strip()] or [""]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--import", action="append", default=[], dest="modules")
+    given, rest = parser.parse_known_args(argv)
+    texts = [("--import", text) for text in given.modules]
+    if os.environ.get("PURERL_IMPORT", "").strip():
+        texts.insert(0, ("PURERL_IMPORT", os.environ["PURERL_IMPORT"]))
+    named = {name.strip(): flag for flag, text in texts for name in text.split(",")}
+    return rest, named
 
 
 def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:

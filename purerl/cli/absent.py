@@ -8,17 +8,7 @@ from rich.console import Console
 
 from purerl.cli.flags import option
 from purerl.config import ConfigError
-from purerl.contrib.hardware.estimate import (
-    Device,
-    Estimate,
-    allow_without_gpu,
-    estimate,
-    how,
-    is_installed,
-    lines,
-    load_device,
-    names,
-)
+from purerl.contrib.hardware import estimate as estimates
 from purerl.execution.format import format_duration, with_noun
 from purerl.execution.programs import segment_length
 from purerl.scale.devices import as_count
@@ -32,8 +22,8 @@ class Absent:
     device: Annotated[
         str | None,
         option(
-            f"Device to estimate for, without running anything: {', '.join(names())}, "
-            "or a YAML file that describes one."
+            "Device to estimate for, without running anything: "
+            f"{', '.join(estimates.names())}, or a YAML file that describes one."
         ),
     ] = None
     compile: Annotated[
@@ -45,7 +35,7 @@ class Absent:
     ] = True
 
 
-def device_of(parsed: Any) -> Device | None:
+def device_of(parsed: Any) -> estimates.Device | None:
     """Return the device that the flags name, if any; before the first computation.
 
     Raises:
@@ -58,14 +48,14 @@ def device_of(parsed: Any) -> Device | None:
             f"--device {parsed.device} is for a plan: add --dry-run, or leave it out "
             "to train on the devices that are here."
         )
-    device = load_device(parsed.device)
-    if parsed.compile and is_installed():
-        allow_without_gpu()
+    device = estimates.load_device(parsed.device)
+    if parsed.compile and estimates.is_installed():
+        estimates.allow_without_gpu()
     return device
 
 
 def show(
-    device: Device,
+    device: estimates.Device,
     bounds: Sequence[Bound],
     agents: int,
     parsed: Any,
@@ -78,26 +68,15 @@ def show(
     """
     lanes = as_count("lanes", parsed.lanes)
     segment_updates = as_count("segment_updates", parsed.segment_updates)
-    console = Console(highlight=False, soft_wrap=True)
-    costs: list[Estimate] = []
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    costs = []
     for bound in bounds:
         length = segment_length(bound, segment_updates)
-        costs.append(
-            estimate(
-                bound,
-                agents,
-                length,
-                device,
-                lanes=lanes,
-                is_compiled=parsed.compile,
-            )
-        )
-        text = lines(bound.env.name, costs[-1])
-        console.print("\n".join(text), markup=False)
+        options = {"lanes": lanes, "is_compiled": parsed.compile}
+        costs.append(estimates.estimate(bound, agents, length, device, **options))
+        console.print("\n".join(estimates.lines(bound.env.name, costs[-1])))
     if generations is not None:
-        seconds = generations * sum(cost.seconds for cost in costs)
-        console.print(
-            f"{with_noun(generations, 'generation')} of these: about "
-            f"{format_duration(seconds)}"
-        )
-    console.print("\n".join(how(costs[-1])), markup=False)
+        seconds = format_duration(generations * sum(cost.seconds for cost in costs))
+        count = with_noun(generations, "generation")
+        console.print(f"{count} of these: about {seconds}")
+    console.print("\n".join(estimates.how(costs[-1])))

@@ -2,14 +2,11 @@
 
 import dataclasses
 import os
-import time
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
@@ -18,10 +15,7 @@ from purerl.envs.registry import SUITES
 from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
-OPTIONAL = (
-    *("gymnax", "brax", "distrax", "evosax"),
-    *SUITES,
-)
+OPTIONAL = ("gymnax", "brax", "distrax", "evosax", *SUITES)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -36,83 +30,51 @@ def main(argv: Sequence[str]) -> int:
     lacking = settings.backend_problem()
     if lacking is not None:
         settings.take_what_there_is()
+    workers, cache = make_workers(), settings.compile_cache_dir()
+    lanes = (f"{default_lanes(num, workers)} for {num}" for num in (1, 16, 1024))
+    rows = {
+        "versions": ", ".join(f"{name} {of}" for name, of in versions().items()),
+        "loaded when used": ", ".join(map(_version, OPTIONAL)),
+        "asked for": f"JAX_PLATFORMS={platforms}" if platforms else "",
+        "devices": ", ".join(map(_about, jax.local_devices())),
+        "CPU cores": f"{num_cores()} usable of {os.cpu_count()}",
+        "workers": f"{len(workers)} (blocks of agents that run side by side)",
+        "lanes by default": f"{', '.join(lanes)} agents",
+        "compile cache": str(cache or "off (PURERL_COMPILE_CACHE)"),
+    }
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in (*_software(), *_asked(platforms), *_devices(), *_cache()):
-        table.add_row(name, value)
+    for name, value in rows.items():
+        if value:
+            table.add_row(name, value)
     console = Console(highlight=False)
     console.print(table)
-    problems = [*([lacking] if lacking else []), *_problems()]
+    problems = [lacking] if lacking else []
+    if settings.has_nvidia_gpu() and jax.default_backend() == "cpu":
+        problems.append(
+            "there is an NVIDIA GPU, but JAX runs on the CPU: install purerl[cuda12] "
+            "or purerl[cuda13]."
+        )
+    parents = (cache, *cache.parents) if cache is not None else ()
+    there = next((folder for folder in parents if folder.exists()), None)
+    if there is not None and not os.access(there, os.W_OK):
+        problems.append(f"the compile cache {cache} cannot be written.")
     for problem in problems:
         console.print(f"! {problem}", style="yellow", markup=False)
     console.print("no problems found" if not problems else "")
     return 1 if lacking else 0
 
 
-def _software() -> list[tuple[str, str]]:
-    packages = [f"{name} {version}" for name, version in versions().items()]
-    optional = []
-    for name in OPTIONAL:
-        try:
-            optional.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            optional.append(f"{name} (not installed)")
-    return [
-        ("versions", ", ".join(packages)),
-        ("loaded when used", ", ".join(optional)),
-    ]
+def _version(package: str) -> str:
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return f"{package} (not installed)"
 
 
-def _asked(platforms: str | None) -> list[tuple[str, str]]:
-    return [("asked for", f"JAX_PLATFORMS={platforms}")] if platforms else []
-
-
-def _devices() -> list[tuple[str, str]]:
-    workers = make_workers()
-    names = ", ".join(
-        f"{d.platform}:{d.id} {d.device_kind}{_memory(d)}" for d in jax.local_devices()
-    )
-    examples = ", ".join(
-        f"{default_lanes(num, workers)} for {num} agents" for num in (1, 16, 1024)
-    )
-    started = time.perf_counter()
-    jax.jit(lambda x: jnp.tanh(x @ x).sum())(jnp.ones((64, 64))).block_until_ready()
-    small = time.perf_counter() - started
-    return [
-        ("devices", names),
-        ("CPU cores", f"{num_cores()} usable of {os.cpu_count()}"),
-        ("workers", f"{len(workers)} (blocks of agents that run side by side)"),
-        ("lanes by default", examples),
-        ("first small program", f"{small:.2f} s to compile and run"),
-    ]
-
-
-def _memory(device: Any) -> str:
-    stats = device.memory_stats() or {}
-    limit = stats.get("bytes_limit")
-    return f" ({limit / 2**30:.0f} GiB for JAX)" if limit else ""
-
-
-def _cache() -> list[tuple[str, str]]:
-    folder = settings.compile_cache_dir()
-    if folder is None:
-        return [("compile cache", "off (PURERL_COMPILE_CACHE)")]
-    files = [p for p in Path(folder).glob("*") if p.is_file()]
-    size = sum(p.stat().st_size for p in files) / 2**20
-    return [("compile cache", f"{folder}: {len(files)} files, {size:.0f} MiB")]
-
-
-def _problems() -> list[str]:
-    problems = []
-    if settings.has_nvidia_gpu() and jax.default_backend() == "cpu":
-        problems.append(
-            "there is an NVIDIA GPU, but JAX runs on the CPU: install purerl[cuda12] "
-            "or purerl[cuda13]."
-        )
-    folder = settings.compile_cache_dir()
-    if folder is not None:
-        parent = next(p for p in (folder, *folder.parents) if p.exists())
-        if not os.access(parent, os.W_OK):
-            problems.append(f"the compile cache {folder} cannot be written.")
-    return problems
+def _about(device: Any) -> str:
+    """Name of a device, and its memory where it tells it."""
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    memory = f" ({limit / 2**30:.0f} GiB for JAX)" if limit else ""
+    return f"{device.platform}:{device.id} {device.device_kind}{memory}"

@@ -29,27 +29,26 @@ class Envs:
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Envs, argv, "envs")
-    console = Console()
+    console = Console(highlight=False)
     if options.id is None:
         console.print(listing())
         prefixes = ", ".join(f"{name}/" for name in SUITES)
         words = f"purerl envs ID describes one; also {prefixes} with a name of theirs."
-        console.print(words, highlight=False)
         names = ", ".join(envs.wrappers.WRAPPERS)
-        console.print(f"Wrappers, for --env-wrappers: {names}.", highlight=False)
+        console.print(f"{words}\nWrappers, for --env-wrappers: {names}.")
         return 0
     try:
         about = envs.describe(options.id)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     console.print(f"[bold]{about.id}[/bold] ({about.source}): {about.summary}")
-    console.print(f"observation: {about.observation_space}", highlight=False)
-    console.print(f"action:      {about.action_space}", highlight=False)
+    console.print(f"observation: {about.observation_space}")
+    console.print(f"action:      {about.action_space}")
     if about.note:
-        console.print(f"note:        {about.note}", highlight=False)
+        console.print(f"note:        {about.note}")
     if is_on_host(about.id):
         words = f"options: --env-kwargs name=value, which {about.source}.make takes"
-        console.print(words, highlight=False)
+        console.print(words)
         return 0
     console.print(parameters(about.params))
     return 0

@@ -187,19 +187,12 @@ def show(result: EvolutionResult) -> None:
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")
     learned = result.learned
-    for name in (*result.losses(learned), *result.optimisers(learned), "rule"):
-        file = folder / f"{name}.npz"
-        verb = "learn" if name == "rule" else "train"
-        if name != "rule" or file.exists():
-            say(f"{verb} with it: {train_command(learned, name, file)}")
+    files = {n: folder / f"{n}.npz" for n in result.losses(learned)}
+    files |= {n: folder / f"{n}.npz" for n in result.optimisers(learned)}
+    commands = [train_command(learned, name, file) for name, file in files.items()]
+    if (folder / "rule.npz").exists():
+        commands.append(train_command(learned, "rule", folder / "rule.npz"))
     whole = folder / "learned.yaml"
     if whole.exists():
-        say(
-            "train with all that was learned: "
-            f"{program()} train --config {quoted(whole)}"
-        )
-    report.write(folder)
-    say(
-        f"written to {folder}/, with report.html; in Python "
-        f"purerl.load_evolution({str(folder)!r})"
-    )
+        commands.append(f"{program()} train --config {quoted(whole)}")
+    report.end(folder, "", *(f"train with it: {command}" for command in commands))

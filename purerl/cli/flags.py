@@ -6,11 +6,12 @@ A part of a config stands on the command line as text, `--optimiser "Adam(b1=0.9
 import contextlib
 import dataclasses
 import inspect
+import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 import yaml
@@ -20,7 +21,7 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
-from purerl import presets, randomisation, schedules, serialise
+from purerl import presets, randomisation, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import EXAMPLES, IMPORT
 from purerl.config import (
@@ -51,22 +52,19 @@ RunOrAgent = Annotated[
     tyro.conf.Positional[str],
     tyro.conf.arg(metavar="RUN[:SEED]", help="Folder of a run, or one of its agents."),
 ]
-AgentSeed = Annotated[
-    int | None, option("Seed of the one agent that is taken, as RUN:SEED says it too.")
-]
 Algorithm = Annotated[str, option(f"Algorithm, one of {', '.join(ALGORITHMS)}.")]
 ConfigFile = Annotated[
     Path | None, option("YAML file of the config that the flags change.")
 ]
-EpisodeSeed = Annotated[int, option("Random seed of the episodes.")]
-DryRun = Annotated[bool, option("Say what the command would cost here, and stop.")]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Dry:
     """The flag of commands that can say what they would cost."""
 
-    dry_run: DryRun = False
+    dry_run: Annotated[
+        bool, option("Say what the command would cost here, and stop.")
+    ] = False
 
 
 def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) -> type:
@@ -89,13 +87,28 @@ def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) 
     return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
 
 
-def _help(name: str) -> object:
-    return option(tools.options_of(tools.Saved)[name].flags[0].help)
+def of_call(function: Callable, doc: str, without: Collection[str], **own: Any) -> type:
+    """Return a dataclass whose fields are the arguments of a function, for tyro.
 
-
-Lanes = Annotated[int | None, _help("lanes")]
-SegmentUpdates = Annotated[int | None, _help("segment_updates")]
-MemoryLimit = Annotated[str | None, option(tools.MEMORY_LIMIT)]
+    Args:
+        function: The function, whose documentation of an argument is the flag's help.
+        doc: What the command does.
+        without: Arguments that have no flag.
+        **own: Type, and default if there is one, of flags that the function does not
+            have, or has with another type.
+    """
+    hints, fields = get_type_hints(function), {}
+    for name, argument in inspect.signature(function).parameters.items():
+        if name not in without:
+            fields[name] = hints[name], argument.default
+    entries = [
+        (name, kind, dataclasses.field(**({"default": value[0]} if value else {})))
+        for name, (kind, *value) in {**fields, **own}.items()
+    ]
+    named = {"__doc__": function.__doc__, "__about__": doc}
+    return dataclasses.make_dataclass(
+        function.__name__, entries, namespace=named, kw_only=True
+    )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -126,18 +139,6 @@ class Processes:
         int | None,
         option("Number of this process, where SLURM or MPI do not say it."),
     ] = None
-
-
-def _take_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
-    """The last value of a flag, None where it is not given; and the other words."""
-    value, rest, words = None, [], iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        if flag.replace("-", "_") != f"__{name}":
-            rest.append(word)
-        else:
-            value = text if equals else next(words, "")
-    return value, rest
 
 
 _MAPPINGS = {
@@ -261,14 +262,14 @@ def _number(field: dataclasses.Field) -> Any:
     def read(texts: list[str]) -> Any:
         if texts[0] in words:
             return words[texts[0]]
-        meant = schedules.example(texts[0])
-        if meant:
-            raise ValueError(
-                f"{texts[0]!r} is no number; a schedule has its numbers with it, such "
-                f"as {meant}"
-            )
         # A schedule stays text: `read_config` reads it, and says what is wrong with it.
-        return texts[0] if "(" in texts[0] else float(texts[0])
+        try:
+            return texts[0] if "(" in texts[0] else float(texts[0])
+        except ValueError:
+            raise ValueError(
+                f"{texts[0]!r} is no number; a schedule is written with its numbers, "
+                "such as Cosine(1e-3)"
+            ) from None
 
     return PrimitiveConstructorSpec(
         nargs=1,
@@ -338,21 +339,12 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
 
     Of several the last one holds, as of every flag.
     """
-    return _take_flag(argv, name)[0]
-
-
-def _refuse_empty(argv: Sequence[str]) -> None:
-    """Refuse values of no characters: as paths they are the working directory.
-
-    Raises:
-        ConfigError: naming the flag.
-    """
-    for before, word in zip(["", *argv], argv, strict=False):
-        is_flag = word.startswith("--")
-        name, equals, value = word.partition("=") if is_flag else (before, "=", word)
-        if equals and not value.strip():
-            name = name if name.startswith("--") else "the folder"
-            raise ConfigError(f"{name} is empty; give a value, or leave it out.")
+    value, words = None, iter(argv)
+    for word in words:
+        flag, equals, text = word.partition("=")
+        if flag.replace("-", "_") == f"__{name}":
+            value = text if equals else next(words, "")
+    return value
 
 
 def _check_mappings(argv: Sequence[str]) -> None:
@@ -425,12 +417,15 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     tyro prints what is wrong with a flag and exits with 2.
 
     Raises:
-        ConfigError: a value that is empty, or a flag that cannot be.
+        ConfigError: an empty value, or a flag of a mapping that is given twice.
     """
-    _refuse_empty(argv)
     _check_mappings(argv)
+    if any(not word.strip() or re.fullmatch(r"--[\w-]+=", word) for word in argv):
+        # As a path it would be the working directory.
+        raise ConfigError("a value is empty; give one, or leave its flag out.")
     prefix = (tyro.conf.OmitArgPrefixes,)
-    about, has_config = inspect.cleandoc(cls.__doc__ or ""), hasattr(cls, "__config__")
+    about = inspect.cleandoc(getattr(cls, "__about__", cls.__doc__ or ""))
+    has_config = hasattr(cls, "__config__")
     with warnings.catch_warnings():
         # One wrapper may stand for a tuple of them, and parts are texts to tyro.
         warnings.filterwarnings("ignore", "The field .* is annotated with type")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
 
 from purerl.cli import flags
 from purerl.cli.flags import Repeated, option
@@ -43,6 +44,23 @@ def write(folder: Path, path: Path | None = None) -> Path:
     from purerl.report.page import folder_page
 
     return folder_page(folder, path)
+
+
+def end(out: Path | None, kind: str = "", *sentences: str) -> None:
+    """Write the page of what a tool has written, and print where everything is.
+
+    Args:
+        out: The folder, if there is one.
+        kind: The kind of result; see `folders`.
+        *sentences: Sentences that are printed before.
+    """
+    if out is None:
+        return
+    write(out)
+    reader = "load_comparison" if kind == folders.COMPARISON else "load"
+    where = f"{out}/, with report.html; in Python purerl.{reader}({str(out)!r})"
+    text = "\n".join((*sentences, f"written to {where}"))
+    Console().print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 @dataclasses.dataclass(kw_only=True)

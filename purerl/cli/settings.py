@@ -47,17 +47,20 @@ def backend_problem(error: BaseException | None = None) -> str | None:
     if not str(error).startswith(_FAILED):
         try:
             jax.devices()
-        except (
-            Exception
-        ) as found:  # JAX raises an AssertionError where no GPU is visible.
-            error = found
-        else:
             return None
+        except Exception as found:  # An AssertionError where no GPU is visible.
+            error = found
     reason = str(error).partition(" (")[0].removeprefix(_FAILED).strip()
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if not platforms:
         return f"JAX cannot use the devices of this machine: {reason}."
-    remedies = [_remedy(name) for name in platforms.split(",") if name != "cpu"]
+    remedies = [
+        f"{name} needs {_NEEDS[name]}"
+        if name in _NEEDS
+        else f"JAX knows no platform {name!r}; it may be cpu, cuda, tpu or rocm"
+        for name in platforms.split(",")
+        if name != "cpu"
+    ]
     return (
         f"JAX_PLATFORMS={platforms} asks for devices that JAX cannot use here: "
         f"{'; '.join(remedies)}. To take the devices that there are, unset "
@@ -66,19 +69,13 @@ def backend_problem(error: BaseException | None = None) -> str | None:
 
 
 _FAILED = "Unable to initialize backend"
-
-
-def _remedy(platform: str) -> str:
-    """Return the needs of a platform, and how to get them."""
-    needs = {
-        "cuda": "an NVIDIA GPU and pip install 'purerl[cuda12]' or 'purerl[cuda13]'",
-        "tpu": "a TPU and pip install 'jax[tpu]'",
-        "rocm": "an AMD GPU and a ROCm build of JAX",
-    }
-    needs["gpu"] = needs["cuda"]
-    if platform in needs:
-        return f"{platform} needs {needs[platform]}"
-    return f"JAX knows no platform {platform!r}; it may be cpu, cuda, tpu or rocm"
+_NVIDIA = "an NVIDIA GPU and pip install 'purerl[cuda12]' or 'purerl[cuda13]'"
+_NEEDS = {
+    "cuda": _NVIDIA,
+    "gpu": _NVIDIA,
+    "tpu": "a TPU and pip install 'jax[tpu]'",
+    "rocm": "an AMD GPU and a ROCm build of JAX",
+}
 
 
 def has_nvidia_gpu() -> bool:
@@ -121,14 +118,22 @@ def load(sources: Mapping[str, str]) -> None:
         sys.path.append(here)
     importlib.invalidate_caches()  # A notebook may have written the file just now.
     for name, source in sources.items():
-        if not all(part.isidentifier() for part in name.split(".")) or (
-            name.endswith(".py")
-        ):
+        parts = name.split(".")
+        if not all(map(str.isidentifier, parts)) or parts[-1] == "py":
             raise ConfigError(
                 f"{source} takes the name of a module as Python imports it, such as "
                 f"mine for mine.py in the working directory, got {name!r}."
             )
-        _check_found(name, source, _imported(name, source))
+        found = getattr(_imported(name, source), "__file__", None)
+        path = Path(*parts)
+        mine = [
+            x for x in (path.with_suffix(".py"), path / "__init__.py") if x.exists()
+        ]
+        if mine and not any(found and file.samefile(found) for file in mine):
+            raise ConfigError(
+                f"{source}: Python takes {found or 'its own module'} for {name!r}, and "
+                f"not {mine[0]} in the working directory; give this file another name."
+            )
 
 
 def _imported(name: str, source: str) -> Any:
@@ -147,17 +152,3 @@ def _imported(name: str, source: str) -> Any:
         raise ConfigError(
             f"{source}: the module {name!r} failed while it was imported ({what})."
         ) from None
-
-
-def _check_found(name: str, source: str, module: Any) -> None:
-    """Refuse another module than the one in the working directory of that name."""
-    path = Path(*name.split("."))
-    files = path.with_suffix(".py"), path / "__init__.py"
-    mine = [file for file in files if file.exists()]
-    found = getattr(module, "__file__", None)
-    if not mine or any(found and file.samefile(found) for file in mine):
-        return
-    raise ConfigError(
-        f"{source}: Python takes {found or 'a module of its own'} for {name!r}, and "
-        f"not {mine[0]} in the working directory; give this file another name."
-    )

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from purerl import serialise
 from purerl.cli import flags, report, settings
-from purerl.cli.flags import ConfigSource, Processes
 from purerl.cli.train import base_config, default_folder
 from purerl.comparison.api import CompareOptions, compare, planned
 from purerl.comparison.result import Comparison
@@ -25,15 +24,17 @@ from purerl.execution.memory import worker_limit
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.search import Result
+from purerl.report import sweep_data, tables
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from purerl.sweeps.loop import plan_lines, plan_table, sweep
-from purerl.sweeps.plan import SweepOptions, plan
+from purerl.sweeps import loop as sweeps
+from purerl.sweeps import plan as plans
+from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
-from purerl.tuning.api import best_table, end_line, holdout_table, tune, warnings
+from purerl.tuning import api as tuning
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
@@ -67,7 +68,7 @@ class Tool:
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
         base, name = base_config(argv), self.options.tool
-        shared = (flags.Dry, ConfigSource, *self.shared)
+        shared = (flags.Dry, flags.ConfigSource, *self.shared)
         parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
         parsed = flags.parse(parser, argv, name)
         settings.enable_compile_cache()
@@ -105,56 +106,41 @@ def new_folder(name: str, config: TrainConfig) -> Path:
     return default_folder(f"{name}-{serialise.env_name(config.env)}")
 
 
-def say(console: Console, text: str) -> None:
-    """Print a text as it is, its lines as long as they are."""
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
-
-
 # --- sweep ---
 
 
 def show_plan(asked: SweepOptions) -> None:
     """Print the plan of a sweep with a folder, which is not made."""
     given = asked.of(SweepOptions) | {"out": asked.out or Path("runs"), "extend": False}
-    planned = plan(asked.config, **given)
+    planned = plans.plan(asked.config, **given)
     console = Console()
-    console.print(plan_table(planned))
-    console.print(plan_lines(planned), highlight=False)
+    console.print(sweeps.plan_table(planned))
+    console.print(sweeps.plan_lines(planned), highlight=False)
 
 
 def show_sweep(result: SweepResult) -> None:
     """Print the best points; write report.html into the folder."""
-    from purerl.report.sweep_data import by_environment, read_scores
-    from purerl.report.tables import best_table
-
     console = Console()
     if not result.names or not np.isfinite(result.scores()).any():
         console.print("no member has a score yet")
         return
-    for name, part in by_environment(result.dataset).items():
-        if read_scores(part).has_any:
-            console.print(best_table(part))
-        else:
-            console.print(f"{name}: no member has a score yet")
-    if result.out is not None:
-        report.write(result.out)
-        say(
-            console,
-            f"written to {result.out}/, with report.html; in Python "
-            f"purerl.load_sweep({str(result.out)!r})",
-        )
+    for name, part in sweep_data.by_environment(result.dataset).items():
+        has_any = sweep_data.read_scores(part).has_any
+        lacking = f"{name}: no member has a score yet"
+        console.print(tables.best_table(part) if has_any else lacking)
+    report.end(result.out)
 
 
 SWEEP = Tool(
     SweepOptions,
-    sweep,
+    sweeps.sweep,
     show_plan,
     show_sweep,
     """Train every point of some axes with every seed, in as few programs as possible.
 
     Run the same command with --out FOLDER after a kill: it trains what is missing.
     """,
-    (Processes,),
+    (flags.Processes,),
 )
 
 
@@ -169,13 +155,19 @@ def _plan_pbt(asked: populations.PBTOptions) -> None:
 
 def show_pbt(result: populations.PBTResult) -> None:
     """Print the best member of each search, and how the best of all came about."""
-    from purerl.report import tables
-
-    console, best = Console(), result.best()
-    console.print(_best_members(result))
+    best = result.best()
     title = f"schedule of member {best.member} of search {best.seed}"
-    console.print(_table(title, *tables.schedule_rows(best)))
-    _say_where(result, console)
+    _show_search(
+        result, _best_members(result), _table(title, *tables.schedule_rows(best))
+    )
+
+
+def _show_search(result: Result, *shown: Table) -> None:
+    for table in shown:
+        Console().print(table)
+    steps = f"{result.training_steps:,} steps of training, "
+    steps += f"{result.evaluation_steps:,} of evaluation"
+    report.end(result.out, "", steps, "the best config is in best.yaml")
 
 
 PBT = Tool(
@@ -200,12 +192,9 @@ def _plan_halving(asked: halvings.HalvingOptions) -> None:
 
 def show_halving(result: halvings.HalvingResult) -> None:
     """Print how many went on at each rung, and the best member of each search."""
-    from purerl.report import tables
-
-    console, title = Console(), "members of all searches trained up to each rung"
-    console.print(_table(title, *tables.rung_rows(result.dataset)))
-    console.print(_best_members(result))
-    _say_where(result, console)
+    title = "members of all searches trained up to each rung"
+    rungs = _table(title, *tables.rung_rows(result.dataset))
+    _show_search(result, rungs, _best_members(result))
 
 
 HALVING = Tool(
@@ -221,11 +210,9 @@ HALVING = Tool(
 
 
 def _best_members(result: Result) -> Table:
-    from purerl.report.tables import member_rows
-
     best = result.best_of_each()
     lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
-    return _table(f"best member of each search{lost}", *member_rows(best))
+    return _table(f"best member of each search{lost}", *tables.member_rows(best))
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
@@ -236,17 +223,6 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Tab
     for row in rows:
         table.add_row(*map(str, row))
     return table
-
-
-def _say_where(result: Result, console: Console) -> None:
-    if result.out is not None:
-        say(
-            console,
-            f"{result.training_steps:,} steps of training, "
-            f"{result.evaluation_steps:,} of evaluation; written to {result.out}/ "
-            f"(purerl.load_search({str(result.out)!r}); the best config is in "
-            "best.yaml)",
-        )
 
 
 # --- tune ---
@@ -267,25 +243,26 @@ def show_study(result: TuneResult) -> None:
     """Print the best trials, the comparison with the default; write the page."""
     console = Console()
     if result.best_row is not None:
-        console.print(best_table(result))
+        console.print(tuning.best_table(result))
     if result.holdout is not None:
-        console.print(holdout_table(result.holdout))
-    for sentence in warnings(result):
+        console.print(tuning.holdout_table(result.holdout))
+    for sentence in tuning.warnings(result):
         console.print(f"warning: {sentence}", markup=False, highlight=False)
-    console.print(end_line(result), highlight=False)
-    if not result.finished:
-        where = f"--out {quoted(result.out)}"
-        say(console, f"stopped; the same command with {where} goes on")
-    if result.out is not None:
-        report.write(result.out)
+    console.print(tuning.end_line(result), highlight=False)
+    more = []
+    if not result.finished and result.out:
+        more.append(
+            f"stopped; the same command with --out {quoted(result.out)} goes on"
+        )
+    if result.best_config and result.out:
         best = quoted(result.out / "best.yaml")
-        use = f" ({program()} train --config {best})" if result.best_config else ""
-        say(console, f"written to {result.out}/, with report.html{use}")
+        more.append(f"train with the best: {program()} train --config {best}")
+    report.end(result.out, "", *more)
 
 
 TUNE = Tool(
     TuneOptions,
-    tune,
+    tuning.tune,
     _plan_study,
     show_study,
     """Search for a better config: trials in batches, each one vmapped call.
@@ -312,17 +289,11 @@ def _plan_comparison(asked: CompareOptions) -> None:
 
 def show_comparison(result: Comparison) -> None:
     """Print the table and where everything is; write the page into the folder."""
-    console, folder = Console(), result.out
+    console = Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    if folder is not None:
-        report.write(folder)
-        say(
-            console,
-            f"written to {folder}/, with report.html; in Python "
-            f"purerl.load_comparison({str(folder)!r})",
-        )
+    report.end(result.out, folders.COMPARISON)
 
 
 COMPARE = Tool(

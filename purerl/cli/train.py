@@ -1,10 +1,8 @@
 """`purerl train`: agents, progress, a table, a picture, a folder."""
 
-import atexit
-import contextlib
-import itertools
 import re
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,11 +62,16 @@ def base_config(argv: Sequence[str]) -> TrainConfig:
     return base
 
 
-def main(argv: Sequence[str]) -> int:
+def main_plan(argv: Sequence[str]) -> int:
+    """Say what training with the same flags would take; return the exit status."""
+    return main([*argv, "--dry-run"], "plan")
+
+
+def main(argv: Sequence[str], name: str = "train") -> int:
     """Run the command; return the exit status."""
     started = time.perf_counter()
     base = base_config(argv)
-    parsed = flags.parse(parser(base), argv, "train")
+    parsed = flags.parse(parser(base), argv, name)
     device = absent.device_of(parsed)
     if parsed.data_parallel:
         use_all_cores()
@@ -163,33 +166,13 @@ def _resumed(parsed: Any, argv: Sequence[str]) -> dict[str, Any]:
 
 
 def default_folder(env: str) -> Path:
-    """Make a new folder under `runs/`; where nothing is written, it goes at the exit.
+    """Return a new folder under `runs/`, named by what it holds and when it began.
 
-    It is made at once, because many commands may begin in the same second, as the jobs
-    of an array do.
+    Four letters end its name, as the jobs of an array begin in the same second.
     """
     name = re.sub(r"[^\w.-]+", "-", env.lower()).strip("-")
-    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    runs = Path("runs")
-    if not runs.exists():  # At the exit the last to be registered goes first.
-        atexit.register(_remove_unused, runs)
-    for number in itertools.count(1):
-        folder = runs / (stem if number == 1 else f"{stem}-{number}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError:  # Whoever writes to it says why, with the remedy.
-            pass
-        break
-    atexit.register(_remove_unused, folder)
-    return folder
-
-
-def _remove_unused(folder: Path) -> None:
-    """Remove a folder in which there is nothing."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name}-{stamp}-{uuid.uuid4().hex[:4]}"
 
 
 def show(result: RunResult, total_seconds: float) -> None:

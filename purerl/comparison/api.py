@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -32,12 +33,13 @@ from purerl.comparison.settings import (
     Piece,
     Setting,
     Settings,
+    described,
     parse_environments,
     parse_settings,
     read_settings,
     settings_of,
 )
-from purerl.config import ConfigError, TrainConfig, is_auto
+from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
@@ -224,6 +226,73 @@ def compare_losses(asked: LossOptions) -> Comparison:
     """
     settings = settings_of(asked.config, asked.field, asked.losses)
     return compare(asked.config, settings, **asked.of(Compared))
+
+
+def about_of(
+    settings: Sequence[Setting], tasks: Sequence[Task], asked: CompareOptions
+) -> dict[str, Any]:
+    """Return what a comparison says of itself, as plain values.
+
+    The compared losses and rules are left out of the environments' configs: they may
+    be networks.
+    """
+    changed = {x for s in settings for p in s.pieces for x in p.values}
+    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
+    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
+    return {
+        "settings": {setting.name: described(setting) for setting in settings},
+        "environments": {
+            name: {x: value for x, value in config.items() if x not in losses}
+            for name, config in configs.items()
+        },
+        "options": asked.kept() | {"baseline": asked.baseline or settings[0].name},
+        "seeds": list(check_seeds(asked.seeds)),
+    }
+
+
+def open_folder(
+    folder: Path,
+    asked: CompareOptions,
+    about: dict[str, Any],
+    ids: dict[str, dict[str, str]],
+) -> dict[str, Any]:
+    """Start a comparison's folder, or go on with it; return its manifest.
+
+    Args:
+        folder: The folder.
+        asked: The options of the comparison.
+        about: What it says of itself.
+        ids: Names of the files of scores, by environment and setting.
+
+    Raises:
+        ConfigError: it holds something else, or was trained with other options.
+    """
+    spec = {
+        "kind": results.KIND,
+        "format": results.FORMAT,
+        "config": serialise.to_dict(asked.config),
+        **about,
+        "lanes": asked.lanes,
+        "segment_updates": asked.segment_updates,
+        results.TRAINED: ids,
+    }
+    told = ("settings", "environments", results.TRAINED)
+
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        parts = {"config": folders.FIELD, "options": folders.FIELD}
+        baseline = {"baseline": new["options"]["baseline"]}
+        stored = {**stored, "options": stored["options"] | baseline}
+        return folders.differences(stored, new, parts, free=told)
+
+    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **stored,
+            **{name: new[name] for name in (*results.ABOUT, results.TRAINED)},
+        }
+
+    return folders.open_folder(
+        folder, spec, results.TRAINED, compare=compare, merge=merge
+    )
 
 
 class Entry(NamedTuple):
@@ -445,7 +514,7 @@ class _Loop:
         # Schedules that change at other updates are parts of one program.
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
         self.entries = _enter_all(asked, self.settings, self.tasks)
-        self.about = results.about_of(self.settings, self.tasks, asked)
+        self.about = about_of(self.settings, self.tasks, asked)
         self.group = Group(choose(asked.trackers, self.folder))
         self.found: dict[tuple[str, str], Trained] = {}
         self.done_steps, self.lock = 0, threading.Lock()
@@ -474,7 +543,7 @@ class _Loop:
         ids: dict[str, dict[str, str]] = {task.name: {} for task in self.tasks}
         for entry in self.entries:
             ids[entry.environment][entry.setting] = entry.id
-        stored = results.open_folder(self.folder, self.asked, self.about, ids)
+        stored = open_folder(self.folder, self.asked, self.about, ids)
         if note := folders.differences_of_versions(stored):
             say(note)
         missing = []

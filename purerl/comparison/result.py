@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
 from purerl.atomic import write_atomic
-from purerl.comparison.settings import Setting, described
-from purerl.config import ConfigError, part_kind, shown
+from purerl.config import ConfigError, shown
 from purerl.execution.format import say, with_noun
 from purerl.report import comparison as tables
 from purerl.report import plots, statistics
@@ -27,18 +25,15 @@ from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
 from purerl.report.statistics import heading_of, missing
-from purerl.runner.arguments import check_seeds, stored_folder
+from purerl.runner.arguments import stored_folder
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.points import Task
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 
 if TYPE_CHECKING:
     import xarray as xr
     from rich.table import Table
-
-    from purerl.comparison.api import CompareOptions
 
 KIND, FORMAT = folders.COMPARISON, 4
 TRAINED = "trained"  # The folder of scores, a file per setting and environment.
@@ -67,68 +62,6 @@ class Trained(NamedTuple):
 
 # By environment and setting.
 Known = Mapping[tuple[str, str], Trained]
-
-
-def about_of(
-    settings: Sequence[Setting], tasks: Sequence[Task], asked: "CompareOptions"
-) -> dict[str, Any]:
-    """Return what a comparison says of itself, as plain values.
-
-    The compared losses and rules are left out of the environments' configs: they may
-    be networks.
-    """
-    changed = {x for s in settings for p in s.pieces for x in p.values}
-    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
-    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
-    return {
-        "settings": {setting.name: described(setting) for setting in settings},
-        "environments": {
-            name: {x: value for x, value in config.items() if x not in losses}
-            for name, config in configs.items()
-        },
-        "options": asked.kept() | {"baseline": asked.baseline or settings[0].name},
-        "seeds": list(check_seeds(asked.seeds)),
-    }
-
-
-def open_folder(
-    folder: Path,
-    asked: "CompareOptions",
-    about: dict[str, Any],
-    ids: dict[str, dict[str, str]],
-) -> dict[str, Any]:
-    """Start a comparison's folder, or go on with it; return its manifest.
-
-    Args:
-        folder: The folder.
-        asked: The options of the comparison.
-        about: What it says of itself.
-        ids: Names of the files of scores, by environment and setting.
-
-    Raises:
-        ConfigError: it holds something else, or was trained with other options.
-    """
-    spec = {
-        "kind": KIND,
-        "format": FORMAT,
-        "config": serialise.to_dict(asked.config),
-        **about,
-        "lanes": asked.lanes,
-        "segment_updates": asked.segment_updates,
-        TRAINED: ids,
-    }
-    told = ("settings", "environments", TRAINED)
-
-    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        parts = {"config": folders.FIELD, "options": folders.FIELD}
-        baseline = {"baseline": new["options"]["baseline"]}
-        stored = {**stored, "options": stored["options"] | baseline}
-        return folders.differences(stored, new, parts, free=told)
-
-    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        return {**stored, **{name: new[name] for name in (*ABOUT, TRAINED)}}
-
-    return folders.open_folder(folder, spec, TRAINED, compare=compare, merge=merge)
 
 
 def save_scores(folder: Path, id: str, trained: Trained) -> None:

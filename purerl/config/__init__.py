@@ -45,8 +45,6 @@ from purerl.config.fields import static as static
 from purerl.config.fields import static_fields as static_fields
 from purerl.config.fields import thaw as thaw
 from purerl.config.fields import values_by_actions as values_by_actions
-from purerl.config.terms import heads_of as heads_of
-from purerl.config.terms import terms_of as terms_of
 from purerl.config.validation import MAX_ENV_STEPS as MAX_ENV_STEPS
 from purerl.config.validation import apply_overrides as apply_overrides
 from purerl.config.validation import validate_field as validate_field

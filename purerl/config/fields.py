@@ -174,13 +174,10 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _same_leaf(value: Any, other: Any) -> bool:
-    """Return whether two leaves are equal: arrays in shape and in every number."""
     if value is other:
         return True
-    arrays = (jax.Array, np.ndarray, np.generic)
-    if isinstance(value, arrays) or isinstance(other, arrays):
-        return np.shape(value) == np.shape(other) and bool((value == other).all())
-    return bool(value == other)
+    same: Any = np.shape(value) == np.shape(other) and value == other
+    return bool(same.all() if hasattr(same, "all") else same)
 
 
 ConfigT = TypeVar("ConfigT")

@@ -1,4 +1,4 @@
-"""The terms of `extra_loss`: their names, and which of them have a network."""
+"""The names of the terms of `extra_loss`."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def named_terms(value: Any) -> Any:
         ConfigError: two terms have one name, or a name is no word.
     """
     if isinstance(value, list | tuple):
-        names = [_name(term) for term in value]
+        names = [name_of(term) for term in value]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ConfigError(
@@ -33,24 +33,7 @@ def named_terms(value: Any) -> Any:
     return FrozenDict(value) if value else None
 
 
-def terms_of(config: Any) -> dict[str, Any]:
-    """Return the terms of a config by name, in the order of the names.
-
-    One term is called as its class, in small letters.
-    """
-    value = config.extra_loss
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return {name: value[name] for name in sorted(value)}
-    return {_name(value): value}
-
-
-def heads_of(terms: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the terms that have a network of their own."""
-    return tuple(name for name, term in terms.items() if hasattr(term, "init"))
-
-
-def _name(term: Any) -> str:
+def name_of(term: Any) -> str:
+    """Return the name of a term that was given none: its class, in small letters."""
     words = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
     return re.sub(words, "_", type(term).__name__).lower()

@@ -38,12 +38,6 @@ MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
 _MAX_NUMBER = 2**31 - 1  # The largest whole number of a program.
 _PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
 _MOMENTS = 256  # at which the course of a schedule is checked
-# What becomes of a function that stands where a schedule should, as those of optax do.
-_OF_FUNCTIONS = (
-    " A function of your own goes into a subclass of purerl.schedules.Schedule, whose "
-    "__call__(share) takes the share of the run that is over, from 0 to 1, in the "
-    "place of the step count."
-)
 
 
 def validate_fields(config: TrainConfig) -> None:
@@ -97,21 +91,17 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
 def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
     """Check the numbers inside a part, and where a schedule leads its field."""
     if owner.type in _PLAIN:
-        raise ConfigError(
-            f"{name} must be a plain value, got {shown(part)}: it is no number with a "
-            "fraction, so that it can be no schedule."
-        )
+        raise ConfigError(f"{name} must be a plain value, got {shown(part)}.")
     if is_number(owner) and not isinstance(part, Schedule):
         raise ConfigError(
             f"{name} must be a number or a schedule, got {shown(part)}; for example "
-            "purerl.schedules.Linear(3e-4, 0.0). A schedule of your own derives from "
-            "purerl.schedules.Schedule."
+            "purerl.schedules.Linear(3e-4, 0.0)."
         )
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if "help" in field.metadata or is_part(value):
             validate_field(field, value, f"{name}.{field.name}")
-    if is_number(owner) and isinstance(part, Schedule):
+    if is_number(owner):
         _validate_course(owner, part, name)
 
 
@@ -165,37 +155,24 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     if kind == "int" and value > most:
         got = shown(value)
         raise ConfigError(f"{name} must be at most {most} (32 bits), got {got}.")
-    if is_number(field):
-        if not _is_number(value):
-            is_text = isinstance(value, str) and "(" in value
-            rest = how_to_read(value) if is_text else ""
-            moves = ""
-            if callable(value) or is_text:
-                moves = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
-                moves += " or WarmUp(0.05, Cosine(1e-3, 0.0))"
-                if not field.metadata.get("pytree_node", True):
-                    moves = ", for it is structure and can be no schedule"
-                elif callable(value) and not isinstance(value, type):
-                    rest = _OF_FUNCTIONS
-            got = shown(value)
-            if isinstance(value, type):
-                call = f"call it to make one: {value.__name__}(...)"
-                got = f"the class {value.__name__}; {call}"
-            if isinstance(value, list | tuple) and value:
-                several = ",".join(map(str, value[:3])) + ",..." * (len(value) > 3)
-                rest = f" A sweep trains several values: --axis {name}={several}."
-            raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
-        if np.shape(value) != ():
-            raise ConfigError(
-                f"{name} must be a single number, got shape {np.shape(value)}. "
-                "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
-                f'{{"{name}": values}}).'
-            )
-        if not np.isfinite(as_float32(value)):
-            raise ConfigError(
-                f"{name} must be finite, got {shown(value)}.{_default(field)} "
-                f"{field.metadata.get('help', '')}".rstrip()
-            )
+    if not is_number(field):
+        return
+    if not _is_number(value):
+        rest = how_to_read(value)
+        if field.metadata.get("pytree_node", True):
+            rest += " A schedule may be, such as purerl.schedules.Linear(1e-3, 0.0)."
+        raise ConfigError(f"{name} must be a number, got {shown(value)}.{rest}")
+    if np.shape(value) != ():
+        raise ConfigError(
+            f"{name} must be a single number, got shape {np.shape(value)}. A sweep, or "
+            f'jax.vmap(train, in_axes=(None, 0))(key, {{"{name}": values}}), trains '
+            "several."
+        )
+    if not np.isfinite(as_float32(value)):
+        raise ConfigError(
+            f"{name} must be finite, got {shown(value)}.{_default(field)} "
+            f"{field.metadata.get('help', '')}".rstrip()
+        )
 
 
 def _is_number(value: Any) -> bool:
@@ -289,20 +266,15 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
     if isinstance(value, Schedule) and jax.tree_util.all_leaves([current]):
         return value  # A number that begins to move.
     old, new = jax.tree.structure(current), jax.tree.structure(value)
+    is_one = jax.tree_util.all_leaves([current])
     # What is called as a part is, but is none, gets the sentence of its own check.
-    if is_part(current) and not callable(value):
+    if (is_part(current) and not callable(value)) or (is_one and old != new):
+        kind = "a number" if is_one else f"of the kind of {current!r}"
         raise ConfigError(
-            f"override {path!r} must be of the kind of {current!r}, got "
-            f"{type(value).__name__}; its numbers are overridden by name, such as "
-            f"{path + '.' + next(iter(field_names(current)), 'field')!r}."
+            f"override {path!r} must be {kind}, got {type(value).__name__}."
             f"{how_to_read(value)}"
         )
     if old != new:
-        # By its structure alone, a loss without numbers would be taken for a number.
-        if jax.tree_util.all_leaves([current]):
-            raise ConfigError(
-                f"override {path!r} must be a number, got {type(value).__name__}."
-            )
         return value  # Another kind of loss: its shapes are its own.
     pairs = zip(jax.tree.leaves(current), jax.tree.leaves(value), strict=True)
     for mine, theirs in pairs:

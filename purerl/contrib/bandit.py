@@ -35,7 +35,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
-from purerl.algorithms import Entry, pieces
+from purerl.algorithms import Entry, every_step, pieces
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -50,52 +50,28 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
 from purerl.keys import init_keys
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
+from purerl.types import Algorithm, Array, Metrics
 
 METHODS = ("epsilon_greedy", "ucb", "gradient")
+STEP_SIZES = ("constant", "sample_average")
 
 
 @config_dataclass
 class BanditConfig(TrainConfig):
     """Epsilon-greedy, upper confidence bounds and gradient bandits."""
 
-    env: Any = static(
-        "KArmedBandit-v0", "Environment id, or an environment with one state."
-    )
+    env: Any = static("KArmedBandit-v0", "Environment with one state.")
     total_timesteps: int = static(1_000, "Pulls of one agent.", POSITIVE)
     num_envs: int = static(1, "An agent has one problem at a time: 1.", POSITIVE)
     num_steps: int = static(1, "Pulls between two rows of metrics.", POSITIVE)
-    method: str = static(
-        "epsilon_greedy",
-        "Method that chooses arms, and learns from them.",
-        one_of(*METHODS),
-    )
-    step_size: str = static(
-        "constant",
-        "Step size of estimates: constant takes learning_rate; sample_average "
-        "takes 1 / N(a).",
-        one_of("constant", "sample_average"),
-    )
-    learning_rate: float = dynamic(
-        0.1, "Constant step size, of preferences too.", POSITIVE
-    )
+    method: str = static("epsilon_greedy", "What chooses arms.", one_of(*METHODS))
+    step_size: str = static("constant", "Step size of estimates.", one_of(*STEP_SIZES))
+    learning_rate: float = dynamic(0.1, "Constant step size.", POSITIVE)
     epsilon: float = dynamic(0.1, "Share of random pulls of epsilon_greedy.", FRACTION)
-    exploration: float = dynamic(
-        2.0, "Weight c of the confidence bound of ucb.", NON_NEGATIVE
-    )
-    initial_value: float = dynamic(
-        0.0, "Estimate of every arm before its first pull; optimistic if high."
-    )
-    baseline: bool = static(
-        True,
-        "Compare each reward with the average of earlier rewards, for method gradient.",
-    )
-    num_evaluations: int = static(
-        0,
-        "Evaluations of the best arm; of new problems, unless env_params.problem is "
-        "given.",
-        NON_NEGATIVE,
-    )
+    exploration: float = dynamic(2.0, "Weight of ucb's bound.", NON_NEGATIVE)
+    initial_value: float = dynamic(0.0, "Estimate before an arm's first pull.")
+    baseline: bool = static(True, "Compare rewards with their average, in gradient.")
+    num_evaluations: int = static(0, "Evaluations of the best arm.", NON_NEGATIVE)
 
     @property
     def steps_per_update(self) -> int:
@@ -164,15 +140,11 @@ class Noise(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The pulls of an update, of which its metrics are made, `[T]` or `[T, 1]` each."""
+    """The pulls of an update, of which its metrics are made, `[T]` each."""
 
     reward: Array
     optimal: Array
     regret: Array
-    done: Array
-    episode_return: Array
-    episode_length: Array
-    shaped_return: PyTree
 
 
 def validate(config: BanditConfig, env: Environment) -> None:
@@ -218,11 +190,8 @@ def make(
     stepper = rollout.make_stepper(config, env, axis_name)
     actions: Any = env.action_space(stepper.params)
     parts = Parts(config, stepper, int(actions.n))
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(act, parts),
-        hosted=partial(hosted, parts),
+    return every_step.algorithm(
+        config, stepper, _steps(parts), partial(init, parts), partial(act, parts)
     )
 
 
@@ -265,32 +234,20 @@ def act(
     return choose(parts, learner, draw_noise(parts, key, shape))
 
 
-def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
-    """Make one update: `num_steps` pulls, each of which is learned from."""
-    return pieces.take_steps(parts.config, parts.stepper, _steps(parts), state)
+def _steps(parts: Parts) -> every_step.Steps:
+    def pull(learner: Learner, envs: rollout.EnvCarry, noise: Noise) -> Array:
+        return choose(parts, _known(parts, learner, envs), noise)
 
-
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for an environment on the host.
-
-    Args:
-        update: `[]` int32, number of updates done; nothing here depends on it.
-    """
-    del update
-    return pieces.of_steps(parts.config, _steps(parts))
-
-
-def _steps(parts: Parts) -> pieces.Steps:
     def learn_from(*args: Any) -> tuple[Learner, Trace]:
         return _learn_from(parts, *args[:-1])  # All but the noise.
 
     def restart(state: BanditState, obs: Any) -> BanditState:
         return state._replace(envs=pieces.first_step(state.envs, obs))
 
-    return pieces.Steps(
+    return every_step.Steps(
         draw=partial(draw_noise, parts),
         begin=_learner,
-        act=partial(_pull, parts),
+        act=pull,
         learn=learn_from,
         finish=partial(finish, parts),
         restart=restart,
@@ -303,19 +260,17 @@ def finish(
     learner: Learner,
     envs: rollout.EnvCarry,
     trace: Trace,
+    episodes: rollout.Episodes,
 ) -> tuple[BanditState, Metrics]:
-    """Return the state and the metrics after the pulls of an update.
-
-    Args:
-        state: State before the update.
-        learner: Estimates after the last pull.
-        envs: The environment after the last pull.
-        trace: Records of the pulls.
-    """
+    """Return the state and the metrics after the pulls of an update."""
     update = state.update + 1
-    new = _state(learner, envs, state.key, update)
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
-    return new, {"env_steps": env_steps, **_report(parts, trace, envs.bad)}
+    metrics = rollout.episode_metrics(episodes, parts.stepper.axis_name)
+    steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
+    metrics |= {"env_steps": steps, "reward": trace.reward.mean()}
+    if _knows_arms(parts):
+        metrics["optimal_action"] = trace.optimal.mean()
+        metrics["regret"] = trace.regret.mean()
+    return _state(learner, envs, state.key, update), metrics
 
 
 def _learner(state: BanditState) -> Learner:
@@ -396,13 +351,6 @@ def learn(config: BanditConfig, learner: Learner, arm: Array, reward: Array) -> 
     return Learner(values, counts, mean + (reward - mean) / total)
 
 
-def _pull(
-    parts: Parts, learner: Learner, envs: rollout.EnvCarry, noise: Noise
-) -> Array:
-    """Choose an arm, after forgetting another problem's estimates."""
-    return choose(parts, _known(parts, learner, envs), noise)
-
-
 def _learn_from(
     parts: Parts,
     learner: Learner,
@@ -416,10 +364,7 @@ def _learn_from(
     learned = learn(parts.config, known, arm[0], out.reward[0])
     bad = is_bad(out)[0]
     learner = jax.tree.map(lambda old, new: jnp.where(bad, old, new), known, learned)
-    done = out.terminated ^ out.truncated
-    ends = out.episode_return, out.episode_length, out.shaped_return
-    trace = Trace(out.reward[0], optimal, regret, done, *ends)
-    return learner, trace
+    return learner, Trace(out.reward[0], optimal, regret)
 
 
 def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Array]:
@@ -436,18 +381,6 @@ def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Arr
 def _knows_arms(parts: Parts) -> bool:
     """Return whether the innermost environment tells the values of its arms."""
     return hasattr(innermost(parts.stepper.env), "arm_values")
-
-
-def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
-    """Episodes, and means over the pulls of an update."""
-    axis = parts.stepper.axis_name
-    counted = trace.episode_return, trace.episode_length, bad, trace.shaped_return
-    ends = rollout.Episodes(trace.done, *counted)
-    means = {"reward": trace.reward.mean()}
-    if _knows_arms(parts):
-        means["optimal_action"] = trace.optimal.mean()
-        means["regret"] = trace.regret.mean()
-    return {**rollout.episode_metrics(ends, axis), **means}
 
 
 ENTRY = Entry(BanditConfig, validate, make)

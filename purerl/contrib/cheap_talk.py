@@ -22,7 +22,7 @@ from flax import struct
 from purerl.envs.cartpole import CartPole
 from purerl.envs.options import whole_number
 from purerl.envs.spaces import Box
-from purerl.envs.wrappers.base import ObservationWrapper, on_bounds, vector_of
+from purerl.envs.wrappers.base import ObservationWrapper, numpy_of, vector_of
 
 # Lu et al. (2023) let messages reach from -2 pi to 2 pi.
 CHANNEL_SCALE = 2 * math.pi
@@ -148,17 +148,10 @@ class CheapTalk(ObservationWrapper):
         params = self._params(params)
         inner = vector_of(self.env, params, "CheapTalk")
 
-        def extend(xp: Any, bounds: Any) -> Any:
-            bound, reach = bounds
-            tail = xp.broadcast_to(reach.astype(np.float32), (self.size,))
-            return xp.concatenate([bound.astype(np.float32), tail])
-
-        reach = abs(params.channel_scale)
-        low, high = (
-            on_bounds(extend, inner.low, -reach),
-            on_bounds(extend, inner.high, reach),
-        )
-        return Box(low, high, (inner.shape[0] + self.size,))
+        xp = numpy_of(inner.low, inner.high, params.channel_scale)
+        reach = xp.full(self.size, abs(params.channel_scale), np.float32)
+        low = xp.concatenate([inner.low, -reach])
+        return Box(low, xp.concatenate([inner.high, reach]), low.shape)
 
 
 def make_with_cartpole(size: int = 2, hidden_size: int = 16) -> CheapTalk:

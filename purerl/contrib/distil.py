@@ -13,7 +13,6 @@ sum of each length goes on with a further term whose coefficient begins at zero:
 linear fit does not see the `relu`, and by this a longer sum is never worse.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,12 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from purerl.config import ConfigError, is_part
+from purerl.config import ConfigError
 from purerl.contrib.formula import TERMS, FormulaDrift, evaluate
 from purerl.losses.check import check_loss
 from purerl.losses.policy import Drift
 from purerl.precision import in_32_bits
-from purerl.schedules import Schedule
 from purerl.types import Array
 
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -119,15 +117,21 @@ def distil(
     if max_terms not in (1, 2, 3) or samples < 16 or not spread > 0 or not 0 < gain < 1:
         raise ConfigError(
             "distil: max_terms must be 1, 2 or 3, samples at least 16, spread greater "
-            f"than 0 and gain between 0 and 1, got {max_terms}, {samples}, {spread} "
-            f"and {gain}."
+            f"than 0, gain in (0, 1), got {max_terms}, {samples}, {spread}, {gain}."
         )
-    _check_drift(drift)
+    check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
     searches = []
     for sign in (1, -1):
         seen = sample(drift, sign, spread, samples, seed)
         searches.append(_search(seen, max_terms))
-    rise, fall = (_chosen(sides, gain) for sides in searches)
+    chosen = []
+    for sides in searches:
+        best = sides[0]
+        for side in sides[1:]:
+            if side.error < gain * best.error:
+                best = side
+        chosen.append(best)
+    rise, fall = chosen
     formula = FormulaDrift(
         rise.coefficients,
         rise.scales,
@@ -138,22 +142,6 @@ def distil(
     )
     error = float(np.sqrt((rise.error**2 + fall.error**2) / 2))
     return Distilled(formula, error, *searches)
-
-
-def _check_drift(drift: Any) -> None:
-    """Refuse what is no drift, or another one at every moment of a run.
-
-    Raises:
-        ConfigError: naming the value, or the field that moves.
-    """
-    for field in dataclasses.fields(drift) if is_part(drift) else ():
-        value = getattr(drift, field.name)
-        if isinstance(value, Schedule):
-            raise ConfigError(
-                f"distil: {field.name} of {type(drift).__name__} is {value!r}, which "
-                f"moves; give its value at a moment: drift.replace({field.name}=0.5)."
-            )
-    check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
 
 
 def sample(drift: Drift, sign: int, spread: float, number: int, seed: int) -> Samples:
@@ -197,7 +185,13 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
         for indices in sums:
             chosen = [columns[i] for i in indices]
             kinds.setdefault(tuple(sorted(name for name, _ in chosen)), chosen)
-        starts = [_fitted(seen, chosen) for chosen in [*kinds.values()][:REFINED]]
+        starts = []
+        for chosen in [*kinds.values()][:REFINED]:
+            # Coefficients of a linear fit, where the drift is not zero.
+            table, _ = _table(seen, chosen)
+            fitted = np.linalg.lstsq(table, wanted, rcond=None)[0]
+            names, scales = zip(*chosen, strict=True)
+            starts.append(Side(names, tuple(fitted.tolist()), scales, np.inf))
         if sides:
             starts.append(_with_another(seen, sides[-1], columns))
         tried = [_refined(seen, start) for start in starts]
@@ -254,14 +248,6 @@ def _best(
     error = total - (solved * right[index]).sum(1)
     order = np.argsort(error, kind="stable")[:number]
     return [tuple(index[i].tolist()) for i in order]
-
-
-def _fitted(seen: Samples, columns: list[tuple[str, float]]) -> Side:
-    """A sum with the coefficients of a linear fit, where the drift is not zero."""
-    table, wanted = _table(seen, columns)
-    coefficients = np.linalg.lstsq(table, wanted, rcond=None)[0]
-    names, scales = zip(*columns, strict=True)
-    return Side(names, tuple(coefficients.tolist()), scales, np.inf)
 
 
 def _with_another(seen: Samples, side: Side, columns: list[tuple[str, float]]) -> Side:
@@ -339,12 +325,3 @@ def _units(seen: Samples) -> tuple[Array, Array]:
     """Root mean squares of slope and value."""
     slope, value = (jnp.sqrt(jnp.mean(jnp.square(x))) for x in (seen.slope, seen.value))
     return slope, value
-
-
-def _chosen(sides: list[Side], gain: float) -> Side:
-    """The shortest sum beyond which a further term gains little."""
-    best = sides[0]
-    for side in sides[1:]:
-        if side.error < gain * best.error:
-            best = side
-    return best

@@ -122,31 +122,27 @@ class FormulaDrift:
                 each.
         """
         numbers = []
-        for side, names, coefficients, scales in (
-            ("rise", rise, rise_coefficients, rise_scales),
-            ("fall", fall, fall_coefficients, fall_scales),
+        for names, coefficients, scales in (
+            (rise, rise_coefficients, rise_scales),
+            (fall, fall_coefficients, fall_scales),
         ):
-            unknown = [name for name in names if name not in TERMS]
-            if unknown:
-                raise ConfigError(
-                    f"FormulaDrift: {side} has the term {unknown[0]!r}; terms are "
-                    f"{', '.join(TERMS)}."
-                )
             sizes = {len(names), len(coefficients), len(scales)}
-            if len(sizes) > 1 or min(scales, default=1.0) <= 0:
+            if len(sizes) > 1 or not set(names) <= set(TERMS):
                 raise ConfigError(
-                    f"FormulaDrift: {side} needs a coefficient and a positive scale "
-                    f"for each of its {len(names)} terms, got {list(coefficients)} and "
-                    f"{list(scales)}."
+                    "FormulaDrift needs a coefficient and a scale for each term, got "
+                    f"{list(names)}, {list(coefficients)} and {list(scales)}; terms "
+                    f"are {', '.join(TERMS)}."
                 )
             numbers += [tuple(map(float, coefficients)), tuple(map(float, scales))]
+        if min((*numbers[1], *numbers[3]), default=1.0) <= 0:
+            raise ConfigError(f"FormulaDrift: scales must be positive, got {numbers}.")
         return cls(*numbers, rise=tuple(rise), fall=tuple(fall))
 
-    def _sides(self) -> tuple[list[Any], list[Any]]:
+    def _sides(self) -> list[Any]:
         """Name, coefficient and scale of the terms where A >= 0, and where A < 0."""
         rise = zip(self.rise, self.rise_coefficients, self.rise_scales, strict=True)
         fall = zip(self.fall, self.fall_coefficients, self.fall_scales, strict=True)
-        return list(rise), list(fall)
+        return [list(rise), list(fall)]
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""

@@ -85,26 +85,16 @@ def discounted_outcomes(
     """Return the discounted shares of rounds that end in 00, 01, 10, 11, `[4]`.
 
     They sum to 1. Arguments are those of `average_payoffs`.
-
-    Args:
-        agent: `[5]` logits of the first player.
-        opponent: `[5]` logits of the second player, counted from its own side.
-        discount: `[]` gamma, at least 0 and less than 1.
     """
-    first, chain = outcome_chain(agent, opponent)
-    # Strictly diagonally dominant by columns, for any chain and any discount below 1.
-    matrix = jnp.eye(4) - discount * chain.T
-    return (1 - discount) * _solve_dominant(matrix, first)
-
-
-def outcome_chain(agent: jax.Array, opponent: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the Markov chain of outcomes: first round `[4]`, transitions `[4, 4]`."""
     p = jax.nn.sigmoid(agent)
     q = jax.nn.sigmoid(opponent)
     # What the agent calls 01 is 10 to the opponent.
     q = jnp.concatenate([q[:2], q[3:4], q[2:3], q[4:]])
     chances = jnp.stack([p * q, p * (1 - q), (1 - p) * q, (1 - p) * (1 - q)], axis=1)
-    return chances[0], chances[1:]
+    first, chain = chances[0], chances[1:]
+    # Strictly diagonally dominant by columns, for any chain and any discount below 1.
+    matrix = jnp.eye(4) - discount * chain.T
+    return (1 - discount) * _solve_dominant(matrix, first)
 
 
 def _solve_dominant(matrix: jax.Array, right: jax.Array) -> jax.Array:
@@ -151,32 +141,6 @@ def opponent_learns(
 
     gradient, earned = jax.grad(value, has_aux=True)(opponent)
     return opponent + learning_rate * gradient, earned
-
-
-def both_learn(
-    agent: jax.Array,
-    opponent: jax.Array,
-    payoffs: Payoffs,
-    discount: Any,
-    learning_rate: Any,
-) -> tuple[jax.Array, jax.Array, Payoffs]:
-    """Play one game and let both learn from it, at the same time and the same rate.
-
-    Args:
-        agent: `[5]` logits of the agent.
-        opponent: `[5]` logits of the opponent, from its own side.
-        payoffs: `[2, 2]` each, payoffs of one round; the row is the agent's action.
-        discount: `[]` discount of the rounds of a game.
-        learning_rate: `[]` learning rate of both players.
-
-    Returns:
-        Both players' logits after their updates, and the average payoffs before.
-    """
-    learnt, earned = opponent_learns(agent, opponent, payoffs, discount, learning_rate)
-    # The same game seen from the other side.
-    mirrored = Payoffs(payoffs.opponent.T, payoffs.agent.T)
-    changed, _ = opponent_learns(opponent, agent, mirrored, discount, learning_rate)
-    return changed, learnt, earned
 
 
 Table = tuple[tuple[float, float], tuple[float, float]]
@@ -449,20 +413,18 @@ def naive_lifetime(
     params = game.default_params if params is None else params
     if num_games is None:
         num_games = int(params.max_steps_in_episode)
+    numbers = params.discount, params.opponent_learning_rate
+    # The same game seen from the other side.
+    mirrored = Payoffs(params.opponent_payoff.T, params.payoff.T)
 
     def step(
         policies: tuple[jax.Array, jax.Array], _: None
     ) -> tuple[tuple[jax.Array, jax.Array], Lifetime]:
         agent, opponent = policies
-        *learnt, earned = both_learn(
-            agent,
-            opponent,
-            params.payoffs,
-            params.discount,
-            params.opponent_learning_rate,
-        )
+        learnt, earned = opponent_learns(agent, opponent, params.payoffs, *numbers)
+        changed, _ = opponent_learns(opponent, agent, mirrored, *numbers)
         before = Lifetime(earned, jax.nn.sigmoid(agent), jax.nn.sigmoid(opponent))
-        return (learnt[0], learnt[1]), before
+        return (changed, learnt), before
 
     agent, opponent = (
         game.reset_env(jax.random.fold_in(key, number), params)[1].opponent

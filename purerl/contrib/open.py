@@ -240,12 +240,8 @@ class OpenOptimiser:
     """
 
     params: PyTree = struct.field(default_factory=make_params)
-    max_norm: float | None = dynamic(
-        0.5, "Largest gradient norm of each network.", POSITIVE_OR_NONE
-    )
-    share: float = dynamic(
-        schedules.Share(), "Share of the run that the network sees.", FRACTION
-    )
+    max_norm: float | None = dynamic(0.5, "Largest norm per network.", POSITIVE_OR_NONE)
+    share: float = dynamic(schedules.Share(), "Share of the run.", FRACTION)
     noise: bool = static(True, "Move the parameters of a policy at random too.")
     needs_layers: ClassVar[bool] = True
     needs_activity: ClassVar[bool] = True

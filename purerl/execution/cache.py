@@ -79,9 +79,7 @@ class ProgramCache:
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
-            with self._lock:
-                known = self._programs.pop(name, None)
-            program = known or self._compile(arguments)
+            program = self._programs.pop(name, None) or self._compile(arguments)
             with self._lock:
                 self._programs[name] = program
             return program

@@ -65,25 +65,18 @@ class Cohort:
         self, program: Program, members: Members, workers: Sequence[Worker]
     ) -> None:
         self.program, self.workers = program, workers
-        self._members = members
+        self.members = members
         self._blocks = cut(members.size, program.lanes, workers)
         self._states: list[PyTree] = []
         # Hyperparameters on the devices by number of the block, once they were needed.
         self._placed_overrides: dict[int, Overrides] = {}
-        # Numbers of the members that go on: the lanes of others only fill a block.
-        self._living = np.arange(members.size)
         self.update = self.block_calls = 0
         self.compile_seconds = 0.0
 
     @property
     def size(self) -> int:
         """Members that go on, N."""
-        return len(self._living)
-
-    @property
-    def members(self) -> Members:
-        """The members that go on, `[N]`."""
-        return self._members.take(self._living)
+        return self.members.size
 
     @property
     def num_blocks(self) -> int:
@@ -101,7 +94,7 @@ class Cohort:
 
         def start(worker: Worker, block: Block) -> PyTree:
             del worker
-            members = self._members.lanes(block.rows, self.program.lanes)
+            members = self.members.lanes(block.rows, self.program.lanes)
             state = self.program.init(block.worker.device, members)
             return jax.block_until_ready(state)
 
@@ -118,9 +111,8 @@ class Cohort:
             members: The members whose states they are, at most as many as there were;
                 those of the cohort where not given.
         """
-        self._members = self.members if members is None else members
-        self._living = np.arange(self._members.size)
-        self._blocks = cut(self._members.size, self.program.lanes, self.workers)
+        self.members = self.members if members is None else members
+        self._blocks = cut(self.size, self.program.lanes, self.workers)
         self._placed_overrides.clear()
         self._states = []  # Their memory is needed for the new ones.
         for block in self._blocks:
@@ -146,7 +138,7 @@ class Cohort:
 
     def evaluate(self, keys: Array) -> FreshReturns:
         """Play fresh episodes of every member with its key, `[N]`."""
-        before, position = self.program.compile_seconds, self._places()
+        before = self.program.compile_seconds
 
         def play(worker: Worker, number: int) -> list[np.ndarray]:
             del worker
@@ -156,27 +148,19 @@ class Cohort:
                 block.worker.device,
                 self._states[number],
                 self._overrides(number),
-                keys[position[index]],
+                keys[index],
             )
             return [x[: block.size] for x in results]
 
         played = run_blocks(self.workers, range(self.num_blocks), play)
         parts = zip(*played, strict=True)
-        evaluation = FreshReturns(*(self._joined(list(part)) for part in parts))
+        evaluation = FreshReturns(*(np.concatenate(part) for part in parts))
         self.compile_seconds += self.program.compile_seconds - before
         return evaluation
 
-    def _places(self) -> np.ndarray:
-        """The place of every member among those that go on; 0 for the others."""
-        places = np.zeros(self._members.size, int)
-        places[self._living] = np.arange(self.size)
-        return places
-
     def set_overrides(self, overrides: Overrides) -> None:
         """Train the members with other hyperparameters, `[N, ...]`, from now on."""
-        position = self._places()
-        everyone = jax.tree.map(lambda x: x[position], overrides)
-        self._members = Members(self._members.keys, everyone)
+        self.members = Members(self.members.keys, overrides)
         self._placed_overrides.clear()
 
     def copy(
@@ -209,25 +193,9 @@ class Cohort:
             survivors: Numbers of these members among those that went on so far,
                 ascending.
         """
-        living = self._living[survivors]
-        self._placed_overrides.clear()
-        if not len(living):
-            self._living, self._blocks, self._states = living, [], []
-            return
-        used = [
-            (block, state)
-            for block, state in zip(self._blocks, self._states, strict=True)
-            if np.isin(block.rows, living).any()
-        ]
-        needed = -(-len(living) // self.program.lanes)
-        if needed < len(used):
+        if len(survivors) < self.size:
             states = jax.tree.map(lambda x: x[survivors], self.gather())
-            self.restore(states, self.update, self._members.take(living))
-            return
-        # This is the same amount of work, and no state has to move.
-        self._living = living
-        self._blocks = [block for block, _ in used]
-        self._states = [state for _, state in used]
+            self.restore(states, self.update, self.members.take(survivors))
 
     def close(self) -> None:
         """Give back what the members hold beside arrays, which is nothing here."""
@@ -242,7 +210,7 @@ class Cohort:
 
         def join(*leaves: np.ndarray) -> np.ndarray:
             cut_off = [x[:size] for x, size in zip(leaves, sizes, strict=True)]
-            return self._joined(cut_off)
+            return _joined(cut_off)
 
         return jax.tree.map(join, *hosts)
 
@@ -250,15 +218,7 @@ class Cohort:
         """Return the data `[N, words]` of the keys that the members draw from."""
         blocks = zip(self._blocks, self._states, strict=True)
         data = [np.asarray(jax.random.key_data(s.key))[: b.size] for b, s in blocks]
-        return self._joined(data)
-
-    def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
-        """Arrays of the blocks `[size, ...]` as one of the members `[N, ...]`."""
-        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(joined) == self.size:
-            return joined
-        rows = np.concatenate([block.rows for block in self._blocks])
-        return joined[np.searchsorted(rows, self._living)]
+        return _joined(data)
 
     def _dispatch(self, number: int, first: int) -> Any:
         """Begin a block's segment; its records are on the device."""
@@ -272,7 +232,7 @@ class Cohort:
         """Return the hyperparameters of a block's lanes, on its device."""
         if number not in self._placed_overrides:
             block, lanes = self._blocks[number], self.program.lanes
-            overrides = self._members.lanes(block.rows, lanes).overrides
+            overrides = self.members.lanes(block.rows, lanes).overrides
             placed = jax.device_put(overrides, block.worker.device)
             self._placed_overrides[number] = placed
         return self._placed_overrides[number]
@@ -285,9 +245,14 @@ class Cohort:
             jax.tree.map(lambda x, n=size: x[:n], to_host(record))
             for size, record in zip(sizes, records, strict=True)
         ]
-        metrics, evaluation = jax.tree.map(lambda *x: self._joined(list(x)), *cut_off)
+        metrics, evaluation = jax.tree.map(lambda *x: _joined(x), *cut_off)
         metrics = {name: values[:, :ran] for name, values in metrics.items()}
         return Segment(first, ran, metrics, evaluation)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays of the blocks `[size, ...]` as one of the members `[N, ...]`."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def advance(

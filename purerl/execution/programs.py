@@ -139,31 +139,23 @@ def rekey(states: PyTree, is_copy: np.ndarray, keys: Array) -> PyTree:
     """
     leaves, structure = jax.tree.flatten(states, is_leaf=is_host_key)
     agent_key = jax.tree.leaves(states.key, is_leaf=is_host_key)[0]
-    fresh: list[Any] = []
-    for number, leaf in enumerate(leaves):
+
+    def fresh(number: int, leaf: Any) -> Any:
         if not is_host_key(leaf):
-            fresh.append(leaf)
-        elif leaf is agent_key:
-            fresh.append(_put(leaf, is_copy, np.asarray(jax.random.key_data(keys))))
-        else:
-            fresh.append(_put(leaf, is_copy, _inner(keys, leaf, number)))
-    return jax.tree.unflatten(structure, fresh)
+            return leaf
 
+        def inner(key: Array) -> Array:
+            """Keys of a leaf `[N, ..., words]` inside the environments' states."""
+            key = jax.random.fold_in(key, jnp.uint32(_INSIDE - number))
+            return jax.random.split(key, leaf.data.shape[1:-1])
 
-def _put(leaf: HostKey, is_copy: np.ndarray, data: np.ndarray) -> HostKey:
-    mask = is_copy.reshape(-1, *[1] * (leaf.data.ndim - 1))
-    return HostKey(np.where(mask, data, leaf.data), leaf.impl)
+        made = keys if leaf is agent_key else jax.vmap(inner)(keys)
+        mask = is_copy.reshape(-1, *[1] * (leaf.data.ndim - 1))
+        data = np.asarray(jax.random.key_data(made))
+        return HostKey(np.where(mask, data, leaf.data), leaf.impl)
 
-
-def _inner(keys: Array, leaf: HostKey, number: int) -> np.ndarray:
-    """Key data of a leaf `[N, ..., words]` inside the environments' states."""
-    shape = leaf.data.shape[1:-1]
-
-    def inner_key(key: Array) -> Array:
-        key = jax.random.fold_in(key, jnp.uint32(_INSIDE - number))
-        return jax.random.split(key, shape)
-
-    return np.asarray(jax.random.key_data(jax.vmap(inner_key)(keys)))
+    new = [fresh(number, leaf) for number, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(structure, new)
 
 
 # Segments of a run where their length is not given: fine enough for curves and a
@@ -258,10 +250,9 @@ class Program:
         if jax.config.jax_debug_key_reuse:  # type: ignore[attr-defined]
             _check_keys(bound, length)
         init, advance = _functions(bound, example, length, data_parallel)
+        self._shapes = jax.eval_shape(init, *example)
         if not data_parallel:  # each device holds a part of an agent
-            shapes = jax.eval_shape(init, *example)
-            require_agent(shapes, self.lanes, workers[0])
-        self._init_function = init
+            require_agent(self._shapes, self.lanes, workers[0])
         self._example, self._data_parallel = example, data_parallel
         self._workers = tuple(workers)
         self._evaluate: dict[Any, Any] = {}
@@ -274,19 +265,14 @@ class Program:
 
         def state_on(device: Any) -> tuple:
             # Shapes with the placement that `init` gives, so that no call moves data.
-            members = members_on(device)
-            shapes = jax.eval_shape(init, *members)
+            shardings = jax.tree.map(
+                lambda _: SingleDeviceSharding(device), self._shapes
+            )
             if data_parallel:  # only the compiler says which parts lie where
                 shardings = initial()[device].output_shardings
-            else:
-                shardings = jax.tree.map(lambda _: SingleDeviceSharding(device), shapes)
-            placed = jax.tree.map(
-                lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
-                shapes,
-                shardings,
-            )
+            placed = jax.tree.map(_placed, self._shapes, shardings)
             first = jax.ShapeDtypeStruct((), jnp.int32)
-            return placed, members.overrides, first
+            return placed, members_on(device).overrides, first
 
         # The old state's memory is the new one's.
         jitted = jax.jit(advance, donate_argnums=0)
@@ -361,14 +347,8 @@ class Program:
         started = time.perf_counter()
 
         def arguments_for(device: Any) -> tuple:
-            placement = SingleDeviceSharding(device)
-
-            def shape(leaf: Any) -> jax.ShapeDtypeStruct:
-                return jax.ShapeDtypeStruct(
-                    (self.lanes, *leaf.shape), leaf.dtype, sharding=placement
-                )
-
-            state = jax.tree.map(shape, self.member_shapes())
+            here = SingleDeviceSharding(device)
+            state = jax.tree.map(lambda x: _placed(x, here), self._shapes)
             members = jax.device_put(self._example, device)
             return state, members.overrides, members.keys
 
@@ -382,15 +362,13 @@ class Program:
 
     def member_shapes(self) -> PyTree:
         """Return the shapes of one member's state."""
-        shapes = jax.eval_shape(self._init_function, *self._example)
         return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self._shapes
         )
 
     def memory(self) -> MemoryModel:
         """Return the bytes of blocks of this width, as the compiler counts them."""
-        shapes = jax.eval_shape(self._init_function, *self._example)
-        state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
+        state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(self._shapes))
         program = next(iter(self._advance.values()))
         sizes = program.memory_analysis()
         if sizes is None:  # a backend that does not count
@@ -399,6 +377,10 @@ class Program:
         working = sizes.temp_size_in_bytes + max(records, 0)
         code = sizes.generated_code_size_in_bytes
         return MemoryModel(state / self.lanes, working / self.lanes, code)
+
+
+def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
 
 
 def _check_keys(bound: Bound, length: int) -> None:

@@ -14,7 +14,6 @@ from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
-from purerl.learning.branches import add_gradient
 from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
@@ -40,17 +39,16 @@ class Passes(NamedTuple):
             `[]`: whether no pass follows. All passes are made where not given.
         tells: Whether the optimiser is told the share of the passes that is over, as
             `epoch`, and what the loss leaves under `activity` in its metrics.
-        form: Form that the loss and the optimiser get in place of parameters and a flat
-            vector.
         prepare: Function of a minibatch, which is called for all of a pass at once.
         steps_of_turn: The most gradient steps that one turn of the loop makes where all
             passes are one loop; see `PLAIN_STEPS_OF_TURN`.
         begin: Function `(params, minibatch) -> minibatch` of what in a minibatch
             follows the parameters before a gradient step, and has no part in the
             gradient. A derivative of the step goes through it.
-        added: Function `(params, minibatch, key) -> (scalar, metrics)` of what is
-            minimised beside the loss, if anything, with a key of every gradient step.
-        key: Random key of `added`, consumed.
+        add: Function `(grads, seen, moved, minibatch, drawn) -> (grads, metrics)` that
+            adds a gradient of something else, if anything; `seen(moved)` are the
+            parameters.
+        drawn: What `add` gets of each gradient step, leaves `[E, M, ...]`.
     """
 
     optim: optax.GradientTransformation
@@ -59,12 +57,11 @@ class Passes(NamedTuple):
     axis_name: str | None = None
     is_last: Callable[[Metrics], Array] | None = None
     tells: bool = False
-    form: optimiser.Form | None = None
     prepare: Callable[[Any], Any] | None = None
     steps_of_turn: int = 1
     begin: Callable[[PyTree, Any], Any] | None = None
-    added: Callable[[PyTree, Any, Array], tuple[Array, Metrics]] | None = None
-    key: Array | None = None
+    add: Callable[..., tuple[PyTree, Metrics]] | None = None
+    drawn: PyTree = None
 
 
 def minimise(
@@ -89,8 +86,24 @@ def minimise(
         `grad_norm`, `[E, M, ...]` each. Where passes may end early, `happened`
         `[E, M]` says which gradient steps count; `pass_means` averages these.
     """
+    flat, restore = optimiser.flatten(params)
+    flat, opt_state, metrics = descend(
+        loss, restore, flat, opt_state, batch, key, passes
+    )
+    return restore(flat), opt_state, metrics
+
+
+def descend(
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    seen: Callable[[PyTree], PyTree],
+    moved: PyTree,
+    opt_state: PyTree,
+    batch: Any,
+    key: Array,
+    passes: Passes,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Do what `minimise` does to `moved`, of which the loss takes `seen(moved)`."""
     num_epochs, num_minibatches = passes.num_epochs, passes.num_minibatches
-    moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
     gradient_step = partial(_gradient_step, loss, seen, passes)
     draw_order = partial(shuffled_indices, size=jax.tree.leaves(batch)[0].shape[0])
     given = jax.random.split(key, num_epochs)
@@ -100,10 +113,6 @@ def minimise(
     is_drawn = not traced_for_cpu()
     if is_drawn:
         given = jax.vmap(draw_order)(given)
-    drawn = None
-    if passes.key is not None:
-        keys = jax.random.split(passes.key, (num_epochs, num_minibatches))
-        drawn = keys, jnp.arange(keys.size).reshape(keys.shape)
 
     def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
@@ -124,14 +133,15 @@ def minimise(
         num_steps = num_epochs * num_minibatches
         minibatches = shuffled(given.reshape(-1), num_steps)
         turn = math.gcd(num_steps, passes.steps_of_turn)
-        each = minibatches, jax.tree.map(jnp.ravel, drawn)
+        each = minibatches, jax.tree.map(jnp.ravel, passes.drawn)
         carry, metrics = kernels.scan(partial(gradient_step, None), carry, each, turn)
         shape = num_epochs, num_minibatches
         metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
-        return *leave(*carry), metrics
+        return *carry, metrics
     epoch = jnp.arange(num_epochs) / max(1, num_epochs - 1) if passes.tells else None
-    carry, metrics = _take_passes(take_pass, carry, (given, epoch, drawn), passes)
-    return *leave(*carry), metrics
+    given = given, epoch, passes.drawn
+    carry, metrics = _take_passes(take_pass, carry, given, passes)
+    return *carry, metrics
 
 
 def _gradient_step(
@@ -140,13 +150,12 @@ def _gradient_step(
     passes: Passes,
     epoch: Any,
     carry: tuple,
-    given: tuple[Any, tuple[Array, Array] | None],
+    given: tuple[Any, PyTree],
 ) -> tuple[tuple, Metrics]:
     """Move parameters by one gradient.
 
     Args:
-        given: A minibatch, leaves `[N / M, ...]`; and the key of `passes.added`, and
-            the number of the step, if it has any.
+        given: A minibatch, leaves `[N / M, ...]`; and what `passes.add` gets.
     """
     moved, opt_state = carry
     minibatch, drawn = given
@@ -157,10 +166,8 @@ def _gradient_step(
         return loss(seen(moved), minibatch)
 
     grads, metrics = jax.grad(loss_of, has_aux=True)(moved)
-    if drawn is not None and passes.added is not None:
-        key, number = drawn
-        added = partial(_of_moved, passes.added, seen, minibatch, key)
-        grads, found = add_gradient(grads, added, moved, number, key)
+    if passes.add is not None:
+        grads, found = passes.add(grads, seen, moved, minibatch, drawn)
         metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), passes.axis_name)
     told = {}
@@ -169,12 +176,6 @@ def _gradient_step(
     updates, opt_state = passes.optim.update(grads, opt_state, moved, **told)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     return (jax.tree.map(operator.add, moved, updates), opt_state), metrics
-
-
-def _of_moved(
-    added: Callable, seen: Callable, minibatch: Any, key: Array, moved: PyTree
-) -> tuple[Array, Metrics]:
-    return added(seen(moved), minibatch, key)
 
 
 def is_one_loop(batch: Any, passes: Passes) -> bool:

@@ -8,8 +8,7 @@ collections called `params`, which are left out. A part is some consecutive word
 such names: `torso` means the torso of every network, and `actor.torso` the actor's.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,6 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from purerl.accelerator.kernels import traced_for_cpu
-from purerl.config import ConfigError, heads_of, terms_of
 from purerl.types import Array, PyTree
 
 # With an infinite bound a gradient would be scaled by inf / inf, which is no number. No
@@ -87,16 +85,6 @@ def of_config(
         params: Parameters as layers, by network.
         anneal: Function from a step size of the config to that of the update.
     """
-    heads = heads_of(terms_of(config))
-    if heads:
-        own = {name: x for name, x in params.items() if name not in heads}
-        rest = config.replace(extra_loss=None)
-        return beside(
-            lambda _: of_config(rest, own, anneal),
-            partial(of_heads, config, anneal(config.learning_rate)),
-            layers_of(params),
-            heads,
-        )
     layers = layers_of(params)
     rate, max_norm = config.learning_rate, config.max_grad_norm
     frozen = frozen_in(config.frozen)
@@ -452,30 +440,6 @@ def is_in(name: str, part: str) -> bool:
     return f".{part}." in f".{name}."
 
 
-def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
-    """Refuse parts to which no array belongs.
-
-    Args:
-        parts: Names of parts.
-        names: Names of the arrays that there are.
-        owner: Place where the parts were given, for the message.
-
-    Raises:
-        ConfigError: with the names that there are.
-    """
-    known = list(names)
-    for part in parts:
-        if not any(is_in(name, part) for name in known):
-            arrays = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-            words = known[0].split(".")
-            examples = dict.fromkeys([".".join(words[:-1] or words), words[0]])
-            raise ConfigError(
-                f"{owner}: no array of the networks belongs to {part!r}; give words "
-                f"that stand in their names, such as "
-                f"{' or '.join(map(repr, examples))}. The arrays are {arrays}."
-            )
-
-
 def frozen_in(parts: Sequence[str], prefix: str = "") -> Callable | None:
     """Return what says which arrays are frozen; None where no part is.
 
@@ -496,45 +460,3 @@ def frozen_in(parts: Sequence[str], prefix: str = "") -> Callable | None:
         return jax.tree.unflatten(jax.tree.structure(layers), frozen)
 
     return is_frozen
-
-
-def check_frozen(parts: Sequence[str], state: PyTree) -> None:
-    """Refuse frozen parts that there are not, and freezing everything.
-
-    Args:
-        parts: Names of the parts, as in a config's `frozen`.
-        state: State of an agent, or its shapes.
-
-    Raises:
-        ConfigError: naming the part and what there is.
-    """
-    params = getattr(state, "params", None)
-    if params is None:
-        raise ConfigError(
-            "frozen: the state of this algorithm has no field params, in which to look "
-            "for parts; leave frozen out."
-        )
-    names = [name for name, _ in name_leaves(params)]
-    check_parts(parts, names, "frozen")
-    if all(any(is_in(name, part) for part in parts) for name in names):
-        raise ConfigError(
-            f"frozen: {', '.join(parts)} are all that this agent learns, so that "
-            "nothing would be trained; leave a part out."
-        )
-
-
-def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
-    """Return named leaves as a mapping.
-
-    Raises:
-        ConfigError: two leaves have one name, as where a module is called `params`.
-    """
-    found = dict(named)
-    if len(found) < len(named):
-        names = [name for name, _ in named]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(
-            f"two arrays of the networks are called {twice!r}; give the submodules of "
-            "your network other names than 'params'."
-        )
-    return found

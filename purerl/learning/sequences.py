@@ -141,17 +141,17 @@ def start(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
     return jax.tree.map(pick, after, stored)
 
 
-def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any, Any]:
+def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> Any:
     """Run a memory over sequences, each from where it begins.
 
     No gradient goes through a burn-in.
 
     Returns:
-        Observations `[L, R, ...]`, and the memories with each of them.
+        Memories with each of the observations, `[L, R, ...]`.
     """
     obs, first = jax.tree.map(swap, (rows.batch.obs, rows.first))
     memory = _constant_start(core, kind, params, rows)
-    return obs, core.apply(params, obs, memory, first, method="unroll")
+    return core.apply(params, obs, memory, first, method="unroll")
 
 
 def remember_each(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:

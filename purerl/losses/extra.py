@@ -11,7 +11,6 @@ agent's under the term's name, so that they are saved, frozen and resumed as the
 and Adam moves them. No policy reads them.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -20,10 +19,9 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
-from purerl.config import ConfigError, heads_of, is_part, shown, terms_of
+from purerl.config import ConfigError, shown
+from purerl.config.terms import name_of
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
 from purerl.types import Array, Metrics, PyTree
@@ -32,7 +30,6 @@ HEAD = "head"
 Terms = dict[str, Any]
 Apply = Callable[..., Any]
 """`(params, network, obs, *more) -> outputs` of a network, or of a part of it."""
-_EXAMPLE = "extra_loss=MyTerm(coef=0.1)"
 
 
 class Samples(NamedTuple):
@@ -59,40 +56,19 @@ class Samples(NamedTuple):
     own: Any = ()
 
 
-def check_terms(config: Any) -> None:
-    """Refuse what is no term.
+def terms_of(config: Any) -> Terms:
+    """Return the terms of a config by name, in the order of the names."""
+    value = config.extra_loss
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {name: value[name] for name in sorted(value)}
+    return {name_of(value): value}
 
-    Raises:
-        ConfigError: naming the field, the value, the constraint and the remedy.
-    """
-    for name, term in terms_of(config).items():
-        is_one = not isinstance(config.extra_loss, Mapping)
-        where = "extra_loss" if is_one else f"extra_loss.{name}"
-        if not is_part(term) or jax.tree_util.all_leaves([term]):
-            raise ConfigError(
-                f"{where} must be a flax.struct.dataclass whose __call__(params, batch,"
-                " apply, key) returns a number for each sample, or several of them, got"
-                f" {shown(term)}: a plain function has no coef, and no file can hold "
-                f"it. For example {_EXAMPLE}; see docs/adding-loss.md."
-            )
-        coef: Any = getattr(term, "coef", None)
-        is_number = isinstance(coef, Tracer) or (
-            isinstance(coef, int | float | np.ndarray | np.generic | jax.Array)
-            and not isinstance(coef, bool)
-        )
-        is_leaf = all(
-            field.metadata.get("pytree_node", True)
-            for field in dataclasses.fields(term)
-            if field.name == "coef"
-        )
-        if not (is_number and is_leaf):
-            raise ConfigError(
-                f"{where} must have a field coef, the number by which its mean is "
-                f"multiplied in the loss, got {shown(term)}; add coef: float = 0.1 to "
-                f"{type(term).__name__}."
-            )
-        if not isinstance(coef, Tracer) and not np.isfinite(coef).all():
-            raise ConfigError(f"{where}.coef must be finite, got {coef}.")
+
+def heads_of(terms: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the terms that have a network of their own."""
+    return tuple(name for name, term in terms.items() if hasattr(term, "init"))
 
 
 def key_of(key: Array) -> Array:
@@ -173,8 +149,7 @@ def added(
         found = _called(name, call)
         if getattr(found, "shape", None) != samples.reward.shape:
             raise ConfigError(
-                f"extra_loss: {name} must return a number for each sample, "
-                f"{samples.reward.shape} here, and it returned "
+                f"extra_loss: {name} must return a number for each sample, not "
                 f"{getattr(found, 'shape', shown(found))}; leave the mean to the "
                 "learner."
             )

@@ -132,9 +132,7 @@ class MLPDrift:
     NUM_FEATURES: ClassVar[int] = 8
 
     params: PyTree
-    base_clip: float | None = static(
-        None, "Half-width of the PPO clip to start from.", POSITIVE_OR_NONE
-    )
+    base_clip: float | None = static(None, "PPO clip to start from.", POSITIVE_OR_NONE)
 
     @classmethod
     def create(

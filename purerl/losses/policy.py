@@ -29,9 +29,7 @@ class ClipDrift:
         clip_eps: Half-width of the trust interval around ratio 1.
     """
 
-    clip_eps: float = dynamic(
-        0.2, "Half-width of the trust interval around ratio 1.", POSITIVE
-    )
+    clip_eps: float = dynamic(0.2, "Half-width of the trust interval.", POSITIVE)
 
     @property
     def trust(self) -> tuple[Array | float, Array | float]:

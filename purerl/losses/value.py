@@ -53,9 +53,7 @@ class ClippedSquaredError:
         clip_eps: Distance that the value may move from `old_value` with credit.
     """
 
-    clip_eps: float = dynamic(
-        0.2, "Distance that the value may move with credit.", POSITIVE
-    )
+    clip_eps: float = dynamic(0.2, "Move of a value that has credit.", POSITIVE)
 
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""
@@ -74,9 +72,7 @@ class HuberError:
         delta: Absolute error at which the loss turns linear.
     """
 
-    delta: float = dynamic(
-        1.0, "Absolute error at which the loss turns linear.", POSITIVE
-    )
+    delta: float = dynamic(1.0, "Error where the loss turns linear.", POSITIVE)
 
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""

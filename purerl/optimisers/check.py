@@ -1,6 +1,7 @@
 """The checks of an optimiser in a config, made before anything is traced."""
 
 import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -10,8 +11,10 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 
 from purerl.config import ConfigError, how_to_read, is_part, part_kind
+from purerl.learning.optimiser import is_in, name_leaves
 from purerl.optimisers import OPTIMISERS
 from purerl.registry import loaded
+from purerl.types import PyTree
 
 _OWN = tuple(loaded(OPTIMISERS).values())
 # Parts of small networks with names of PPO's, by which a mask may go.
@@ -33,16 +36,12 @@ def check_optimisers(config: Any) -> None:
     An optimiser of one's own is called once on shapes, and makes some steps on small
     networks. None stands for another field's optimiser where it is the default.
 
-    Args:
-        config: Config of any algorithm.
-
     Raises:
         ConfigError: naming the field, its value and what would do.
     """
     for name in optimiser_fields(config):
         value = getattr(config, name)
-        default = config.__dataclass_fields__[name].default
-        if value is not None or default is not None:
+        if value is not None or config.__dataclass_fields__[name].default is not None:
             check_optimiser(name, value)
 
 
@@ -73,15 +72,13 @@ def check_optimiser(name: str, optimiser: Any) -> None:
         )
     if not is_part(optimiser) or jax.tree_util.all_leaves([optimiser]):
         raise ConfigError(
-            f"{name} must be an optimiser, such as {example}, or a "
-            "flax.struct.dataclass whose __call__(learning_rate) returns optax's "
-            "transformation, got "
-            f"{optimiser!r}. Optimisers: {', '.join(OPTIMISERS)}."
+            f"{name} must be an optimiser, such as {example}, got {optimiser!r}; see "
+            f"docs/optimisers.md. Optimisers: {', '.join(OPTIMISERS)}."
             f"{how_to_read(optimiser)}"
         )
-    layers = _numbers(0)
     try:
-        program = jax.make_jaxpr(lambda: _moved(optimiser, layers))()
+        program = jax.make_jaxpr(lambda: _course(optimiser, _numbers(0), [_numbers(1)]))
+        text = str(program())
     except Exception as error:
         raise ConfigError(
             f"{name} must return a transformation of gradients for a step size, with "
@@ -89,18 +86,10 @@ def check_optimiser(name: str, optimiser: Any) -> None:
             f"{_described(optimiser)} failed on the layers of small networks: {error}."
         ) from error
     # Random numbers follow the shapes of leaves, so that layers and the flat vector
-    # differ by them alone.
-    is_random = "random_bits" in str(program)
-    if not is_random and not getattr(optimiser, "needs_layers", False):
-        _check_flat(name, optimiser)
-
-
-def _check_flat(name: str, optimiser: Any) -> None:
-    """Refuse an optimiser that moves layers otherwise than the flat vector of them.
-
-    With traced numbers nothing can be said.
-    """
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(optimiser)):
+    # differ by them alone; with traced numbers nothing can be said.
+    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(optimiser))
+    is_random = "random_bits" in text
+    if is_traced or is_random or getattr(optimiser, "needs_layers", False):
         return
     try:
         reason = _difference(optimiser)
@@ -108,9 +97,8 @@ def _check_flat(name: str, optimiser: Any) -> None:
         reason = _difference.__wrapped__(optimiser)
     if reason:
         raise ConfigError(
-            f"{name} looks at layers (their axes, names or norms) and must say so, got "
-            f"{_described(optimiser)}: it {reason}, which most algorithms give an "
-            "optimiser. Set the class variable needs_layers = True in "
+            f"{name} looks at layers and must say so, got {_described(optimiser)}: it "
+            f"{reason}. Set the class variable needs_layers = True in "
             f"{type(optimiser).__name__}."
         )
 
@@ -120,19 +108,10 @@ def _difference(optimiser: Any) -> str:
     """Say what an optimiser does on a flat vector and not on layers; "" if nothing."""
 
     def moved(start: Any, *gradients: Any) -> np.ndarray:
-        """Return how far numbers move in some steps."""
-
-        def course() -> jax.Array:
-            transformation = optimiser(1e-3)
-            params, state = start, transformation.init(start)
-            for gradient in gradients:
-                updates, state = transformation.update(gradient, state, params)
-                params = jax.tree.map(jnp.add, params, updates)
-            return ravel_pytree(jax.tree.map(jnp.subtract, params, start))[0]
-
         # Constants alone compile fastest, while each operation by itself takes seconds;
         # and a call of `jit` would become a part of a program that is being traced.
-        return np.asarray(jax.jit(course).lower().compile()())
+        course = jax.jit(lambda: _course(optimiser, start, gradients))
+        return np.asarray(course.lower().compile()())
 
     forms = [_numbers(seed) for seed in range(1 + _STEPS)]
     of_layers = moved(*forms)
@@ -141,11 +120,25 @@ def _difference(optimiser: Any) -> str:
     except Exception as error:
         return f"failed on one flat vector ({error})"
     both = np.abs(np.stack([of_layers, of_flat]))
-    if not np.isfinite(both).all():
-        return ""
-    if np.abs(of_layers - of_flat).max() <= _TOLERANCE * both.max():
+    difference = np.abs(of_layers - of_flat).max()
+    if not np.isfinite(both).all() or difference <= _TOLERANCE * both.max():
         return ""
     return "moves layers otherwise than the same numbers in one flat vector"
+
+
+def _course(optimiser: Any, start: Any, gradients: Any) -> jax.Array:
+    """How far numbers move in some steps, in one vector."""
+    transformation = optimiser(1e-3)
+    params, state = start, transformation.init(start)
+    for gradient in gradients:
+        updates, after = transformation.update(gradient, state, params)
+        if jax.tree.structure(after) != jax.tree.structure(state):
+            raise ValueError("the state after a step has another structure than before")
+        shapes = [jax.tree.map(jnp.shape, x) for x in (updates, params)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"updates of {shapes[1]} have the shapes {shapes[0]}")
+        params, state = jax.tree.map(jnp.add, params, updates), after
+    return ravel_pytree(jax.tree.map(jnp.subtract, params, start))[0]
 
 
 def _flat(layers: Any) -> np.ndarray:
@@ -171,17 +164,50 @@ def _described(optimiser: Any) -> str:
     return f"{type(optimiser).__name__} with params of the shapes {shapes}"
 
 
-def _moved(optimiser: Any, params: Any) -> Any:
-    """The parameters after one step, which must be of the same shapes."""
-    transformation = optimiser(1e-3)
-    state = transformation.init(params)
-    updates, after = transformation.update(params, state, params)
-    if jax.tree.structure(after) != jax.tree.structure(state):
-        raise ValueError("the state after a step has another structure than before")
-    return jax.tree.map(_added, params, updates)
+def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
+    """Refuse parts to which no array belongs.
+
+    Args:
+        parts: Names of parts.
+        names: Names of the arrays that there are.
+        owner: Place where the parts were given, for the message.
+
+    Raises:
+        ConfigError: with the names that there are.
+    """
+    known = list(names)
+    for part in parts:
+        if not any(is_in(name, part) for name in known):
+            arrays = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            words = known[0].split(".")
+            examples = repr(".".join(words[:-1] or words))
+            raise ConfigError(
+                f"{owner}: no array of the networks belongs to {part!r}; give words "
+                f"that stand in their names, such as {examples}. The arrays are "
+                f"{arrays}."
+            )
 
 
-def _added(param: jax.Array, update: jax.Array) -> jax.Array:
-    if jnp.shape(update) != param.shape:
-        raise ValueError(f"an update of {param.shape} has shape {jnp.shape(update)}")
-    return param + update
+def check_frozen(parts: Sequence[str], state: PyTree) -> None:
+    """Refuse frozen parts that there are not, and freezing everything.
+
+    Args:
+        parts: Names of the parts, as in a config's `frozen`.
+        state: State of an agent, or its shapes.
+
+    Raises:
+        ConfigError: naming the part and what there is.
+    """
+    params = getattr(state, "params", None)
+    if params is None:
+        raise ConfigError(
+            "frozen: the state of this algorithm has no field params, in which to look "
+            "for parts; leave frozen out."
+        )
+    names = [name for name, _ in name_leaves(params)]
+    check_parts(parts, names, "frozen")
+    if all(any(is_in(name, part) for part in parts) for name in names):
+        raise ConfigError(
+            f"frozen: {', '.join(parts)} are all that this agent learns, so that "
+            "nothing would be trained; leave a part out."
+        )

@@ -59,9 +59,7 @@ class AdamW(Adam):
         weight_decay: Share of a parameter that is taken away, per unit of step size.
     """
 
-    weight_decay: float = dynamic(
-        1e-4, "Share of a parameter taken away, per unit of step size.", NON_NEGATIVE
-    )
+    weight_decay: float = dynamic(1e-4, "Share that is taken away.", NON_NEGATIVE)
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -150,9 +148,7 @@ class Lion:
 
     b1: float = dynamic(0.9, "Share of the mean, beside the new gradient.", FRACTION)
     b2: float = dynamic(0.99, "Decay of the mean of gradients.", DECAY)
-    weight_decay: float = dynamic(
-        0.0, "Share of a parameter taken away, per unit of step size.", NON_NEGATIVE
-    )
+    weight_decay: float = dynamic(0.0, "Share that is taken away.", NON_NEGATIVE)
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -190,9 +186,7 @@ class Muon:
     b1: float = dynamic(0.9, "Adam's first decay, for what is no matrix.", DECAY)
     b2: float = dynamic(0.999, "Adam's second decay, for what is no matrix.", DECAY)
     eps: float = dynamic(1e-8, "Number added where something is divided.", POSITIVE)
-    weight_decay: float = dynamic(
-        0.0, "Share of a matrix taken away, per unit of step size.", NON_NEGATIVE
-    )
+    weight_decay: float = dynamic(0.0, "Share that is taken away.", NON_NEGATIVE)
     nesterov: bool = static(True, "Look ahead along the momentum.")
     needs_layers: ClassVar[bool] = True
 

@@ -324,9 +324,7 @@ class LearnedOptimiser:
     b1: float = dynamic(0.9, "Decay of the mean of gradients.", DECAY)
     b2: float = dynamic(0.999, "Decay of the mean of squared gradients.", DECAY)
     eps: float = dynamic(1e-8, "Number added to the root of the second.", POSITIVE)
-    share: float = dynamic(
-        schedules.Share(), "Share of the run that the network sees.", FRACTION
-    )
+    share: float = dynamic(schedules.Share(), "Share of the run.", FRACTION)
     noise: bool = static(False, "Move the parameters of a policy at random too.")
     needs_layers: ClassVar[bool] = True
     needs_frozen: ClassVar[bool] = True

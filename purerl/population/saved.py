@@ -32,30 +32,40 @@ def load_search(
         ConfigError: no search there, or a damaged one.
     """
     folder = stored_folder(folder)
-    found = read(folder, config)
+    found, is_whole = read(folder, config)
     # What was asked for is asked again, with the keys of then.
     with keys_of(folders.load(folder)):
-        restored = restore(folder, found.search)
+        restored = restore(folder, found.search, with_states=is_whole)
     has_finished = len(restored.steps) == len(found.milestones)
     states = restored.states if has_finished else None
+    if not is_whole:
+        env = found.space.bound.env.name
+        found.space.config = found.space.config.replace(env=env)
     finished = Finished(restored.steps, states, {})
     if isinstance(found, PBTSearch):
         return PBTResult(found, finished, folder)
     return HalvingResult(found, finished, folder)
 
 
-def read(folder: Path, config: TrainConfig | None = None) -> PBTSearch | HalvingSearch:
+def read(
+    folder: Path, config: TrainConfig | None = None
+) -> tuple[PBTSearch | HalvingSearch, bool]:
     """Read what search a folder holds, without what came of it.
+
+    Whether its environment is known here comes beside it.
 
     Raises:
         ConfigError: no search there.
     """
     stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
-    config = config or manifest.read_config(folder, stored, "load_search")
+    is_whole = True
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search")
     space = Space(config, from_dict(stored["axes"]))
-    return KINDS[stored["kind"]](space, tuple(stored["seeds"]), stored["options"])
+    seeds, options = tuple(stored["seeds"]), stored["options"]
+    return KINDS[stored["kind"]](space, seeds, options), is_whole
 
 
 def told_of_search(folder: Path) -> Told:
     """Return what trackers are told of the folder of a search."""
-    return told_of(folder, read(folder).search)
+    return told_of(folder, read(folder)[0].search)

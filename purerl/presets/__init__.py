@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.options import guess
 from purerl.serialise import from_yaml
 
 
@@ -49,9 +49,8 @@ def find(name: str, folder: Traversable, noun: str) -> Traversable:
     """
     known = names_in(folder)
     if name not in known:
-        guess = difflib.get_close_matches(str(name), known, n=1)
-        hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise ConfigError(
-            f"there is no {noun} {name!r}.{hint} Presets: {', '.join(known)}."
+            f"there is no {noun} {name!r}.{guess(name, known)} Presets: "
+            f"{', '.join(known)}."
         )
     return folder / f"{name}.yaml"

@@ -17,26 +17,22 @@ ERRORS = 0.05
 BOLD = (
     "bold: clear of zero at 5%, for all settings of an environment and measure together"
 )
+# What a heading calls a measure, and what it is taken over.
 WORDS = {
-    "training_curve": "under the training curve, by its length",
-    "final_return": "over the last tenth of training",
-    "evaluation": "of the deterministic policy, after training",
-}
-SHORT = {
-    "training_curve": "area",
-    "final_return": "final return",
-    "evaluation": "evaluation",
+    "training_curve": ("area", "under the training curve, by its length"),
+    "final_return": ("final return", "over the last tenth of training"),
+    "evaluation": ("evaluation", "of the deterministic policy, after training"),
 }
 
 
 def short(measure: str) -> str:
     """Return what a heading calls a measure: its own name for an own metric."""
-    return SHORT.get(measure, measure)
+    return WORDS.get(measure, (measure,))[0]
 
 
 def words_for(measure: str) -> str:
     """Return what a measure is taken over."""
-    return WORDS.get(measure, "an own metric, its mean over training")
+    return WORDS.get(measure, ("", "an own metric, its mean over training"))[1]
 
 
 class Row(NamedTuple):
@@ -160,15 +156,6 @@ def cells(row: Row, heading: str) -> list[str]:
     ]
 
 
-def ends_of(
-    row: Row, name: str, heading: str, digits: int | None = None, sign: str = ""
-) -> str:
-    """Return the ends beside a number of a row, for a reader who was told `heading`."""
-    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
-    digits = decimals(low, high) if digits is None else digits
-    return text_of(low, high, heading_of(row.seeds), digits, heading, sign)
-
-
 def _interval(
     row: Row, name: str, heading: str, sign: str = "", digits: int | None = None
 ) -> str:
@@ -177,7 +164,6 @@ def _interval(
     if not math.isfinite(value):
         return "-"
     digits = decimals(value, low, high) if digits is None else digits
+    ends = text_of(low, high, heading_of(row.seeds), digits, heading, sign)
     text = f"{value:{sign},.{digits}f}"
-    if not math.isfinite(low):
-        return text
-    return f"{text} ({ends_of(row, name, heading, digits, sign)})"
+    return text if ends == "-" else f"{text} ({ends})"

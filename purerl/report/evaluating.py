@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import play_episodes
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
-from purerl.envs import make
 from purerl.envs.wrappers import RewardWrapper, Wrapper
 from purerl.population.search import BestMember
 from purerl.precision import in_32_bits
@@ -85,15 +85,23 @@ def evaluate(
     if not isinstance(episodes, int) or episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes!r}.")
     episode_seed = as_seed("episode_seed", episode_seed)
-    saved = _agents(what, state, seed)
+    saved = read_agents(what, state, seed)
     bound = bind(saved.config, on_host=True, trains=False)
     how = episodes, episode_seed, deterministic
     if bound.env.on_host:
-        _refuse_options(saved, gymnasium, env_params)
+        if gymnasium or env_params:
+            raise ConfigError(
+                "gymnasium and env_params have no use for agents that were trained in "
+                f"{saved.config.env}: they play there, with its own numbers."
+            )
         played = _play_on_host(saved, bound.env, *how)
     elif gymnasium:
-        _refuse_changes(saved, env_params)
-        played = _play_on_host(saved, _in_gymnasium(saved), *how)
+        _check_same_game(saved.config, env_params)
+        try:
+            env = envs.make(f"gymnasium/{env_name(saved.config.env)}")
+        except ValueError as error:  # Gymnasium is missing, or has none of this name.
+            raise ConfigError(str(error)) from None
+        played = _play_on_host(saved, env, *how)
     else:
         numbers = {f"env_params.{n}": v for n, v in (env_params or {}).items()}
         config = apply_overrides(saved.config, numbers) if numbers else saved.config
@@ -110,8 +118,8 @@ def evaluate(
     return Evaluated(title, saved.seeds, **played, diverged_at=saved.diverged_at)
 
 
-def _agents(what: Any, state: PyTree, seed: int | None) -> RunResult:
-    """The agents that play, as those of a run.
+def read_agents(what: Any, state: PyTree = None, seed: int | None = None) -> RunResult:
+    """Return the agents that play, as those of a run; see `evaluate`.
 
     Raises:
         ConfigError: what was given has no agents, or not the one that is asked for.
@@ -161,21 +169,6 @@ def _in_hand(config: Any, state: PyTree) -> RunResult:
     return RunResult(config, seeds, int(first.update), state, unknown, {}, {})
 
 
-def _refuse_options(saved: RunResult, gymnasium: bool, numbers: Any) -> None:
-    """Refuse options that an environment of Gymnasium's does not have.
-
-    Raises:
-        ConfigError: naming the option.
-    """
-    for name, given in (("gymnasium", gymnasium), ("env_params", numbers)):
-        if given:
-            raise ConfigError(
-                f"{name} has no use for agents that were trained in "
-                f"{saved.config.env}: they play there, with its own numbers; leave it "
-                "out."
-            )
-
-
 def _play_on_host(
     saved: RunResult, env: Any, episodes: int, seed: int, deterministic: bool
 ) -> HostMetrics:
@@ -199,68 +192,42 @@ def _play_on_host(
     return jax.tree.map(lambda *x: np.stack(x), *played)
 
 
-def _refuse_changes(saved: RunResult, numbers: Any) -> None:
+def _check_same_game(config: TrainConfig, env_params: Any) -> None:
     """Refuse what Gymnasium's environment does not do.
 
     Raises:
-        ConfigError: the agents see it through wrappers, were trained with other numbers
-            or options, or numbers were given.
+        ConfigError: the agents see it through wrappers that change more than rewards,
+            were trained with other numbers or options, or numbers were given.
     """
-    env, wrappers = _game(saved.config)
-    own = {
-        "env_params": not _has_own_numbers(saved, env),
-        "env_kwargs": bool(saved.config.env_kwargs),
+    env, wrappers = resolve_env(config), []
+    while isinstance(env, Wrapper):
+        if not isinstance(env, RewardWrapper):
+            wrappers.append(type(env).__name__)
+        env = env.env
+    own, given = env.default_params, config.env_params
+    is_other = is_random(given)
+    if not is_other:
+        if isinstance(given, Mapping):  # without those of the wrappers
+            given = {name: value for name, value in given.items() if hasattr(own, name)}
+        given = bind_params(env, given)
+        is_other = jax.tree.structure(own) != jax.tree.structure(given) or not all(
+            map(np.array_equal, jax.tree.leaves(own), jax.tree.leaves(given))
+        )
+    lacking = {
+        "env_params": shown(config.env_params) if is_other else "",
+        "env_kwargs": shown(config.env_kwargs) if config.env_kwargs else "",
+        "wrappers": ", ".join(wrappers[::-1]),
     }
-    for name in (name for name, is_changed in own.items() if is_changed):
-        raise ConfigError(
-            f"gymnasium plays in Gymnasium's own environment, which lacks the "
-            f"{name} that the agents were trained with, "
-            f"{shown(getattr(saved.config, name))}; leave it out."
-        )
-    if wrappers:
-        raise ConfigError(
-            "gymnasium plays in Gymnasium's own environment, which lacks the "
-            f"wrappers {', '.join(wrappers)} that the agents were trained with; leave "
-            "it out. Only wrappers that change nothing but rewards may be missing."
-        )
-    if numbers:
+    for name, value in lacking.items():
+        if value:
+            raise ConfigError(
+                f"gymnasium plays in Gymnasium's own environment, which lacks the "
+                f"{name} that the agents were trained with, {value}; leave it out."
+            )
+    if env_params:
         raise ConfigError(
             "gymnasium plays with Gymnasium's own numbers; leave env_params out."
         )
-
-
-def _game(config: TrainConfig) -> tuple[Any, list[str]]:
-    """Return the environment inside wrappers of rewards, and names of the others."""
-    env, others = resolve_env(config), []
-    while isinstance(env, Wrapper):
-        if not isinstance(env, RewardWrapper):
-            others.append(type(env).__name__)
-        env = env.env
-    return env, others[::-1]
-
-
-def _has_own_numbers(saved: RunResult, game: Any) -> bool:
-    """Return whether agents were trained with the game's own numbers."""
-    own, given = game.default_params, saved.config.env_params
-    if is_random(given):
-        return False
-    if isinstance(given, Mapping):  # without those of the wrappers
-        given = {name: value for name, value in given.items() if hasattr(own, name)}
-    given = bind_params(game, given)
-    is_alike = jax.tree.structure(own) == jax.tree.structure(given)
-    return is_alike and all(map(np.array_equal, *map(jax.tree.leaves, (own, given))))
-
-
-def _in_gymnasium(saved: RunResult) -> Any:
-    """Gymnasium's environment of the same name.
-
-    Raises:
-        ConfigError: Gymnasium is missing or has no such environment.
-    """
-    try:
-        return make(f"gymnasium/{env_name(saved.config.env)}")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
 
 
 def play_compiled(

@@ -141,22 +141,13 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if not folders.is_tracked(kind) and (folder / "records").is_dir():
-        raise ConfigError(
-            f"{folder} holds a search that only its own program can read again. "
-            f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
-            "lack is sent then."
-        )
     if not folders.is_tracked(kind):
-        raise ConfigError(
-            folders.refusal(folder, kind, ", of which trackers are told nothing")
-        )
+        own = "; repeat the call that wrote it" * (folder / "records").is_dir()
+        what = f", of which trackers are told nothing{own}"
+        raise ConfigError(folders.refusal(folder, kind, what))
     chosen = choose(trackers, folder)
     if not chosen:
-        raise ConfigError(
-            f"no tracker has been told of {folder}; name one, such as --track mlflow "
-            "(trackers=['mlflow'])."
-        )
+        raise ConfigError(f"no tracker has been told of {folder}; name one: --track.")
     module, _, told = KINDS[kind]
     return send(getattr(import_module(module), told)(folder), chosen, say)
 

@@ -52,13 +52,13 @@ def write_page(
         links += f'<a href="#s{number}">{heading}</a>'
         parts += f'<section id="s{number}"><h2>{heading}</h2>{body}</section>'
     text = Template(files("purerl.report").joinpath("page.html").read_text("utf-8"))
-    note = note_html(note) if note else ""
-    named = {"title": html.escape(title), "note": note, "links": links}
+    named = {"title": html.escape(title), "links": links}
+    named["note"] = f"<p class=note>{html.escape(note)}</p>" if note else ""
     write_atomic(path, text.substitute(named, sections=parts))
     return Path(path)
 
 
-def figure_html(picture: style.Picture, caption: str = "", large: int = LARGE) -> str:
+def figure(picture: style.Picture, caption: str = "", large: int = LARGE) -> str:
     """Return a picture as inline SVG, or as PNG where SVG is large and PNG smaller."""
     shown = style.to_svg(picture.figure)
     if len(shown) > large:
@@ -69,7 +69,7 @@ def figure_html(picture: style.Picture, caption: str = "", large: int = LARGE) -
     return _captioned(shown, caption)
 
 
-def file_html(path: str | Path, caption: str = "") -> str:
+def file(path: str | Path, caption: str = "") -> str:
     """Return a picture, a GIF or an MP4 as it is, inside the page.
 
     Args:
@@ -100,7 +100,7 @@ def _inside(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def table_html(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a sortable table; numbers are aligned and sorted as numbers.
 
     Texts that are numbers, such as "1,575", are too, and are shown as they are.
@@ -115,29 +115,29 @@ def table_html(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     )
     left = len(rows) - MAX_ROWS
     more = f"<p class=note>{left:,} further rows are not shown.</p>" if left > 0 else ""
-    table = f"<table class=sort><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="wide tall">{table}</table></div>{more}'
+    rest = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide tall"><table class=sort>{rest}</table></div>{more}'
 
 
-def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
+def settings(values: Mapping[str, Any], *, closed: str = "") -> str:
     """Return names and values, behind a heading that opens on a click if given."""
     cells = "<tr><td>{}</td><td><code>{}</code></td></tr>"
     rows = "".join(
         cells.format(html.escape(str(name)), _text(value))
         for name, value in values.items()
     )
-    table = f'<div class="wide"><table>{rows}</table></div>'
+    body = f'<div class="wide"><table>{rows}</table></div>'
     if not closed:
-        return table
-    return f"<details><summary>{html.escape(closed)}</summary>{table}</details>"
+        return body
+    return f"<details><summary>{html.escape(closed)}</summary>{body}</details>"
 
 
-def note_html(text: str) -> str:
+def note(text: str) -> str:
     """Return a line of small text."""
     return f"<p class=note>{html.escape(text)}</p>"
 
 
-def code_html(text: str) -> str:
+def code(text: str) -> str:
     """Return code as it is."""
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
@@ -169,11 +169,11 @@ def about(
         "command": stored.get("command", ""),
     }
     lines = {**facts, **{name: value for name, value in made.items() if value}}
-    body = settings_html({n.replace("_", " "): v for n, v in lines.items() if v})
-    body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
+    body = settings({n.replace("_", " "): v for n, v in lines.items() if v})
+    body += settings(config, closed=f"Configuration ({len(config)} fields)")
     if load is None:
         load = f"import purerl\n\nresult = purerl.load({str(folder or 'FOLDER')!r})"
-    return body + (f"<h3>Load it</h3>{code_html(load)}" if load else "")
+    return body + (f"<h3>Load it</h3>{code(load)}" if load else "")
 
 
 def _cell(value: Any) -> str:

@@ -13,30 +13,13 @@ import numpy as np
 
 from purerl import hooks, serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.format import format_bytes, program, quoted
+from purerl.execution.format import program, quoted
 from purerl.metrics import decimals
-from purerl.report import plots, tables
+from purerl.report import html, plots, sweep_data, tables
 from purerl.report.folder import load, read_result
-from purerl.report.html import (
-    about,
-    code_html,
-    figure_html,
-    file_html,
-    note_html,
-    table_html,
-    write_page,
-)
 from purerl.report.page_comparison import comparison_page, evolution_page
 from purerl.report.plots import tuning
 from purerl.report.rendering import can_render
-from purerl.report.sweep_data import (
-    Scores,
-    axis_names,
-    by_environment,
-    configuration,
-    env_name,
-    read_scores,
-)
 from purerl.runner import manifest
 from purerl.runner.result import RunResult
 from purerl.runner.rows import WORTHLESS
@@ -97,25 +80,23 @@ def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
     Raises:
         OSError: the page cannot be written.
     """
-    seeds = ""
-    if np.isfinite(result.scores()).any() and len(result.seeds) > 1:
-        scores = {"evaluation": result.scores()}
-        figure = plots.score_groups(scores, title="Final evaluation of every seed")
-        seeds = figure_html(figure)
-    agents = tables.agents_of(result)
+    seeds, scores = "", result.scores()
+    if np.isfinite(scores).any() and len(scores) > 1:
+        title = "Final evaluation of every seed"
+        seeds = html.figure(plots.score_groups({"evaluation": scores}, title=title))
     own = _own_metrics(config, result.metrics)
     sections = {
-        "Learning curve": figure_html(plots.learning_curve(result)),
-        "Own metrics": figure_html(plots.metric_curves(result, own)) if own else "",
+        "Learning curve": html.figure(plots.learning_curve(result)),
+        "Own metrics": html.figure(plots.metric_curves(result, own)) if own else "",
         "Seeds": seeds,
-        "Agents": table_html(agents.headings, agents.rows),
+        "Agents": html.table(*tables.agents_of(result)[:2]),
         "Videos": _videos(result.out, result.config) if result.out else "",
-        "About": about(config, result.out, cut=tables.last_cut_note(result)),
+        "About": html.about(config, result.out, cut=tables.last_cut_note(result)),
     }
     notes = [*result.view().facts, *([WORTHLESS] if result.divergence else [])]
     notes = [f"{note[:1].upper()}{note[1:]}" for note in notes]
     title = f"Run: {serialise.env_name(config.get('env'))}"
-    return write_page(path, title, sections, ". ".join(notes))
+    return html.write_page(path, title, sections, ". ".join(notes))
 
 
 def _own_metrics(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
@@ -127,18 +108,11 @@ def _own_metrics(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[
 
 def _videos(folder: Path, config: TrainConfig) -> str:
     """The videos in a run's folder, or the command that writes one, if one can."""
-    shown = []
-    for path in sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")]):
-        size = path.stat().st_size
-        if size <= MAX_VIDEO:
-            shown.append(file_html(path, path.name))
-        else:
-            shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
-    for path in sorted(folder.glob("video*.html")):
-        shown.append(note_html(f"Open {path.name} in a browser."))
+    files = sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")])
+    shown = [html.file(x, x.name) for x in files if x.stat().st_size <= MAX_VIDEO]
     if not shown and can_render(config):
-        shown = [note_html("There is no video of this run yet. To write one:")]
-        shown.append(code_html(f"{program()} render {quoted(folder)}"))
+        shown = [html.note("A video is written by")]
+        shown.append(html.code(f"{program()} render {quoted(folder)}"))
     return "".join(shown)
 
 
@@ -156,19 +130,16 @@ def sweep_page(dataset: "xr.Dataset", path: Path, folder: Path | None = None) ->
         ConfigError: no score yet.
         OSError: the page cannot be written.
     """
-    scores = read_scores(dataset)
-    parts = by_environment(dataset)
-    found = {name: read_scores(part) for name, part in parts.items()}
+    scores, parts = sweep_data.read_scores(dataset), sweep_data.by_environment(dataset)
+    found = {name: sweep_data.read_scores(part) for name, part in parts.items()}
     any_scored = any(of.has_any for of in found.values())
-    sections: dict[str, str] = {}
-    notes = []
-    for name, part in parts.items():
-        own = found[name]
+    sections, notes = dict[str, str](), []
+    for name, own in found.items():
         if any_scored and not own.has_any:
             notes.append(f"No member of {name} has a score.")
             continue
         before, of = (f"{name}: ", f" of {name}") if len(parts) > 1 else ("", "")
-        for title, body in _sweep_sections(part, own).items():
+        for title, body in _sweep_sections(parts[name], own).items():
             sections[before + title] = body
         best = int(own.ranking()[0])
         mean = f"{own.means[best]:,.{decimals(own.means[best])}f}"
@@ -177,41 +148,39 @@ def sweep_page(dataset: "xr.Dataset", path: Path, folder: Path | None = None) ->
     if scores.missing:
         notes.append(f"The sweep has not ended: {scores.missing}.")
     shape = " x ".join(map(str, scores.grid or (len(scores.points),)))
-    sections["About"] = about(
-        configuration(dataset),
+    sections["About"] = html.about(
+        sweep_data.configuration(dataset),
         folder,
-        axes=", ".join(axis_names(dataset)),
+        axes=", ".join(scores.names),
         design=f"{dataset.attrs.get('design', 'grid')}, {shape} configurations",
         seeds=scores.scores.shape[1],
         diverged=int(scores.diverged.sum()),
         without_a_score=int((~np.isfinite(scores.scores)).sum()),
         not_finished=scores.missing,
     )
-    return write_page(path, f"Sweep: {env_name(dataset)}", sections, " ".join(notes))
+    title = f"Sweep: {sweep_data.env_name(dataset)}"
+    return html.write_page(path, title, sections, " ".join(notes))
 
 
-def _sweep_sections(dataset: "xr.Dataset", scores: Scores) -> dict[str, str]:
+def _sweep_sections(dataset: "xr.Dataset", scores: sweep_data.Scores) -> dict[str, str]:
     """The sections of one environment."""
     varying = [name for name in scores.names if len(scores.values(name)) > 1]
-    curves = figure_html(
-        plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
-    )
+    curves = [plots.sweep_curves(dataset)]
     against = [plots.slices(dataset)] if scores.names else []
     if scores.grid is not None:
-        for name in varying:
-            curves += figure_html(plots.sweep_curves(dataset, name))
-        for a, b in list(itertools.combinations(varying, 2))[:6]:
-            against.append(plots.heat_map(dataset, b, a))
+        curves += [plots.sweep_curves(dataset, name) for name in varying]
+        pairs = list(itertools.combinations(varying, 2))[:6]
+        against += [plots.heat_map(dataset, b, a) for a, b in pairs]
     variables = {str(name): dataset[name].values for name in dataset.data_vars}
-    own = _own_metrics(configuration(dataset), variables)
+    own = _own_metrics(sweep_data.configuration(dataset), variables)
+    metrics = [plots.sweep_curves(dataset, metric=own)] if own else []
+    note = html.note("Lines: interquartile mean; members that diverged as the worst.")
     return {
-        "Best configurations": table_html(*tables.best_rows(scores)),
-        "Learning curves": curves,
-        "Own metrics": figure_html(plots.sweep_curves(dataset, metric=own))
-        if own
-        else "",
-        "Axes": "".join(map(figure_html, against)),
-        "Seeds": figure_html(plots.seed_scores(dataset)),
+        "Best configurations": html.table(*tables.best_rows(scores)),
+        "Learning curves": note + "".join(map(html.figure, curves)),
+        "Own metrics": "".join(map(html.figure, metrics)),
+        "Axes": "".join(map(html.figure, against)),
+        "Seeds": html.figure(plots.seed_scores(dataset)),
     }
 
 
@@ -224,33 +193,33 @@ def _search_page(folder: Path, path: Path) -> Path:
         )
     dataset, names = result.dataset, list(result.space.axes)
     best = result.best_of_each()
-    sections = {"Best members": table_html(*tables.member_rows(best))}
+    sections = {"Best members": html.table(*tables.member_rows(best))}
     own: dict[str, Any] = {"axes": ", ".join(names)}
     if folders.kind_of(folder) == "halving":
         title = "Successive halving"
         larger = "A dot per member; larger ones were trained longer."
         values = plots.halving_values(dataset, names)
         sections |= {
-            "Rungs": table_html(*tables.rung_rows(dataset)),
-            "Scores": figure_html(result.plot()),
-            "Hyperparameters": figure_html(values, larger),
+            "Rungs": html.table(*tables.rung_rows(dataset)),
+            "Scores": html.figure(result.plot()),
+            "Hyperparameters": html.figure(values, larger),
         }
     else:
         title = "Population-based training"
         lineages = {one.seed: one.lineage for one in best}
         bold = "Faint: every member. Bold: the training that led to the best member."
         values = plots.population_values(dataset, names, lineages)
-        sections["Scores"] = figure_html(result.plot(), bold)
-        sections["Hyperparameters"] = figure_html(values, bold)
+        sections["Scores"] = html.figure(result.plot(), bold)
+        sections["Hyperparameters"] = html.figure(values, bold)
         if best:
             first = max(best, key=lambda one: one.score)
             heading = f"Schedule of member {first.member}, seed {first.seed}"
-            sections[heading] = table_html(*tables.schedule_rows(first))
+            sections[heading] = html.table(*tables.schedule_rows(first))
         parents = dataset["parent"].values[:, :-1]
         everyone = np.arange(dataset.sizes["member"])
         own["copies"] = int((parents != everyone).sum())
     config = serialise.to_dict(result.config)
-    sections["About"] = about(
+    sections["About"] = html.about(
         config,
         folder,
         **own,
@@ -258,7 +227,7 @@ def _search_page(folder: Path, path: Path) -> Path:
         training_steps=f"{result.training_steps:,}",
         evaluation_steps=f"{result.evaluation_steps:,}",
     )
-    return write_page(path, f"{title}: {config.get('env', '')}", sections, LUCKY)
+    return html.write_page(path, f"{title}: {config.get('env', '')}", sections, LUCKY)
 
 
 def _own_search_page(folder: Path, path: Path) -> Path:
@@ -269,25 +238,22 @@ def _own_search_page(folder: Path, path: Path) -> Path:
     stored = folders.load(folder)
     scores, rows = [], []
     for number, outcome in enumerate(read_outcomes(folder)):
-        score = score_of(outcome)
-        scores.append(score)
+        scores.append(score_of(outcome))
         steps = int(outcome.train["env_steps"][:, -1].max())
-        known = score[np.isfinite(score)]
-        ends = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
-        numbers = [round(float(x), 3) for x in ends]
-        rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
-    caption = (
-        "A dot per member and request: its score, fresh episodes, or training returns."
-    )
+        known = scores[-1][np.isfinite(scores[-1])]
+        ends = (float(known.max()), float(known.mean())) if known.size else ("", "")
+        members = len(outcome.diverged)
+        rows.append([number, members, steps, *ends, int(outcome.diverged.sum())])
+    caption = "A dot per member and request: its score."
     headers = ["request", "members", "env steps", "best", "mean", "diverged"]
     kind, config = str(stored["kind"]), stored["config"]
     sections = {
-        "Scores": figure_html(plots.request_scores(scores), caption),
-        "Requests": table_html(headers, rows),
-        "About": about(config, folder, load=""),
+        "Scores": html.figure(plots.request_scores(scores), caption),
+        "Requests": html.table(headers, rows),
+        "About": html.about(config, folder, load=""),
     }
     title = f"{kind[:1].upper()}{kind[1:]}: {config.get('env', '')}"
-    return write_page(path, title, sections, LUCKY)
+    return html.write_page(path, title, sections, LUCKY)
 
 
 _STUDY_CAPTIONS = {
@@ -311,16 +277,13 @@ def study_page(result: "TuneResult", path: Path) -> Path:
     assert result.out is not None
     stored = folders.load(result.out)
     found = tuning.figures(result.rows, result.importance, result.space.drawn())
-    pictures = [
-        figure_html(found[n], x) for n, x in _STUDY_CAPTIONS.items() if n in found
-    ]
+    captions = _STUDY_CAPTIONS.items()
     fresh = ""
     if result.holdout is not None:
         first, last = result.holdout.seeds[0], result.holdout.seeds[-1]
         words = f"Seeds {first} to {last}, which no trial was trained with; the "
         words += f"difference is taken seed by seed. {result.holdout.note}"
-        fresh = note_html(words.strip())
-        fresh += table_html(*result.holdout.headings_and_rows())
+        fresh = html.note(words) + html.table(*result.holdout.headings_and_rows())
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     costs = ("env_steps", "compilations", "seconds")
@@ -331,14 +294,10 @@ def study_page(result: "TuneResult", path: Path) -> Path:
         **{n: f"{result.summary[n]:,}" for n in costs if n in result.summary},
     }
     sections = {
-        "Trials": table_html(*result.headings_and_rows()),
+        "Trials": html.table(*result.headings_and_rows()),
         "On fresh seeds": fresh,
-        "Search": "".join(pictures),
-        "About": about(stored["config"], result.out, **facts),
+        "Search": "".join(html.figure(found[n], x) for n, x in captions if n in found),
+        "About": html.about(stored["config"], result.out, **facts),
     }
-    return write_page(
-        path,
-        f"Tuning: {serialise.env_name(stored['config']['env'])}",
-        sections,
-        ". ".join(result.view().facts),
-    )
+    title = f"Tuning: {serialise.env_name(stored['config']['env'])}"
+    return html.write_page(path, title, sections, ". ".join(result.view().facts))

@@ -11,23 +11,8 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
-from purerl.report import plots
-from purerl.report.comparison import (
-    ALL,
-    ends_of,
-    notes,
-    short,
-    words_for,
-)
-from purerl.report.html import (
-    about,
-    code_html,
-    figure_html,
-    note_html,
-    settings_html,
-    table_html,
-    write_page,
-)
+from purerl.report import html, plots
+from purerl.report.comparison import notes, short, words_for
 from purerl.report.statistics import heading_of
 
 if TYPE_CHECKING:
@@ -45,8 +30,7 @@ def comparison_page(result: "Comparison", path: str | Path) -> Path:
     Raises:
         OSError: the page cannot be written.
     """
-    configs = iter(result.about["environments"].items())
-    _, first = next(configs, ("", {}))
+    first, *others = result.about["environments"].items()
     facts = {
         "environments": ", ".join(result.environments),
         "baseline": result.baseline,
@@ -55,18 +39,17 @@ def comparison_page(result: "Comparison", path: str | Path) -> Path:
             f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
     }
-    others = [
-        settings_html(values, closed=f"Configuration of {name}")
-        for name, values in configs
-    ]
+    made = html.about(first[1], result.out, **facts)
+    for name, values in others:
+        made += html.settings(values, closed=f"Configuration of {name}")
     sections = {
         "Scores": _scores_html(result),
         "Learning curves": _curves_html(result),
         "Settings": _settings(result),
-        "About": about(first, result.out, **facts) + "".join(others),
+        "About": made,
     }
     title = f"Comparison: {', '.join(result.environments)}"
-    return write_page(path, title, sections, _note(result))
+    return html.write_page(path, title, sections, ". ".join(result.view().facts))
 
 
 def _curves_html(result: "Comparison") -> str:
@@ -75,7 +58,7 @@ def _curves_html(result: "Comparison") -> str:
     words = "Mean return of the episodes that ended in a piece of the run; where none "
     words += "did it is the last one before, and at first the first one. "
     words += f"Bands: {ends}."
-    return figure_html(result.plot(), words)
+    return html.figure(result.plot(), words)
 
 
 def _scores_html(result: "Comparison") -> str:
@@ -88,79 +71,46 @@ def _scores_html(result: "Comparison") -> str:
     if "failed" in named:
         words += " A run that failed counts as the worst score of its environment, or "
         words += "as a lower return that a run which did not fail has had on its way."
-    return table_html(named, table) + note_html(words)
+    return html.table(named, table) + html.note(words)
 
 
 def _settings(result: "Comparison") -> str:
     """A table of what every setting changes; a whole config behind a click."""
-    body = ""
-    short: dict[str, str] = {}
+    body, changes = "", {}
     for name, values in result.about["settings"].items():
         if values and "env" in values:
             title = f"{name}: a whole configuration, {values.get('algorithm', '')}"
-            body += settings_html(values, closed=title)
+            body += html.settings(values, closed=title)
         else:
-            short[name] = _text(values)
-    return (settings_html(short) if short else "") + body
+            changes[name] = ", ".join(map(_text, (values or {}).items()))
+    return (html.settings(changes) if changes else "") + body
 
 
-def _text(values: dict[str, Any] | None) -> str:
-    """Changes in a line."""
-    if not values:
-        return "the configuration as it is"
-    found = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            kind = next((kind for kind in PART_KINDS if kind in value), None)
-            if kind is not None:
-                value = value[kind]
-            elif "sha256" in value:
-                value = f"{value['numbers']} numbers ({value['sha256'][:12]})"
-        text = value if isinstance(value, str) else json.dumps(value)
-        found.append(f"{name}={text}")
-    return ", ".join(found)
+def _text(change: tuple[str, Any]) -> str:
+    """A change in words; of a part its text alone."""
+    name, value = change
+    if isinstance(value, dict):
+        value = next((value[kind] for kind in PART_KINDS if kind in value), value)
+    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _note(result: "Comparison") -> str:
-    """The best setting by the last measure, or all there is to say of one alone."""
-    places = result.environments
-    environment = places[0] if len(places) == 1 else ALL
-    measure = result.measures[-1]
-    rows = [
-        row
-        for row in result.rows
-        if row.environment == environment
-        and row.measure == measure
-        and row.difference == row.difference  # The difference is NaN for the baseline.
-    ]
-    lead = f"{len(result.settings)} settings, {len(result.seeds)} held-out seeds each."
-    if not rows:
-        return lead
-    best = max(rows, key=lambda row: row.difference)
-    words = heading_of(best.seeds)
-    ends = ends_of(best, "difference", words)
-    where = f"{short(measure)} in {environment}"
-    first = f"Furthest above {result.baseline} by {where}"
-    if best.difference <= 0:
-        first = f"None is above {result.baseline} by {where}; nearest"
-    clear = ", clear of zero at 5% (all settings together)" if best.is_clear else ""
-    return (
-        f"{lead} {first}: {best.setting}, {best.difference:+,.3g} "
-        f"({words}: {ends}){clear}."
-    )
-
-
-_CAPTIONS = {
-    "value_loss": "Left: the loss from its value at zero error, beside the squared "
-    "error scaled to the same mean slope. Right: its gradient.",
-    "policy_loss": "Above: the drift beside PPO's and DPO's, on one scale. Below: the "
-    "slope of the objective that the policy maximises, at four advantages.",
+# Title and caption of what was learned, by field.
+_LEARNED = {
+    "value_loss": (
+        "The value loss",
+        "Left: the loss from its value at zero error, beside the squared error scaled "
+        "to the same mean slope. Right: its gradient.",
+    ),
+    "policy_loss": (
+        "The drift",
+        "Above: the slope of the objective that the policy maximises, at four "
+        "advantages. Below: the drift beside PPO's and DPO's, on one scale.",
+    ),
 }
 _STEPS = (
     "The step of a parameter over Adam's, both in units of the step size, for a "
     "gradient that has been the same for long."
 )
-_TITLES = {"value_loss": "The value loss", "policy_loss": "The drift"}
 _COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")
 
 
@@ -181,56 +131,50 @@ def evolution_page(
         OSError: the page cannot be written.
     """
     history, settings = result.history, result.settings
-    own = serialise.env_name(result.config.env)
-    places = [
-        serialise.env_name(x.get("env", own)) for x in settings["environments"] or [{}]
-    ]
-    curves = figure_html(result.plot(), "Mean and best member of every generation.")
-    if history["returns"].shape[1] > 1:
-        curves += figure_html(
-            plots.evolution_returns(history["returns"], places),
-            "Mean over members and rollouts, in units of each environment.",
+    own, tasks = serialise.env_name(result.config.env), settings["environments"] or [{}]
+    places = [serialise.env_name(task.get("env", own)) for task in tasks]
+    words = "Mean and best member of every generation."
+    curves = html.figure(result.plot(), words)
+    if len(places) > 1:
+        words = "Mean over members and rollouts, in units of each environment."
+        curves += html.figure(
+            plots.evolution_returns(history["returns"], places), words
         )
     sections = {"Curve": curves}
     pictures, learned = result.pictures(), result.learned
     for name in (*result.losses(learned), *result.optimisers(learned)):
-        body = ""
-        if name in pictures:
-            body = figure_html(pictures[name], _CAPTIONS.get(name, _STEPS))
-        title = _TITLES.get(name, f"The {name.replace('_', ' ')}")
+        title, caption = _LEARNED.get(name, (f"The {name.replace('_', ' ')}", _STEPS))
+        body = html.figure(pictures[name], caption) if name in pictures else ""
         sections[title] = body + _use(result, name)
-    numbers = _numbers(result)
-    if numbers:
-        headers = ["field", "start", "learned", "best member"]
-        sections["Numbers"] = table_html(headers, numbers)
+    headers, numbers = ["field", "start", "learned", "best member"], _numbers(result)
+    sections["Numbers"] = html.table(headers, numbers) if numbers else ""
     if transfer is not None:
         sections["Held-out seeds"] = _curves_html(transfer) + _scores_html(transfer)
-    sections["Generations"] = table_html(*result.headings_and_rows())
+    sections["Generations"] = html.table(*result.headings_and_rows())
     facts = {
         "generations": f"{result.done:,} of {result.generations:,}",
         "population": f"{settings['population']:,} x {settings['rollouts']} rollouts",
-        "fitness": settings["fitness"],
         "environments": ", ".join(places),
-        "strategy": settings["strategy"],
+        **{name: settings[name] for name in ("fitness", "strategy", "seed")},
         "evolved": settings["evolve"],
-        "seed": str(settings["seed"]),
         "members failed": f"{int(history['failed'].sum()):,}",
         **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
     }
     config = serialise.to_dict(result.config)
-    sections["About"] = about(config, result.out, **facts)
+    sections["About"] = html.about(config, result.out, **facts)
     title = f"Evolution: {result.view().title}"
-    return write_page(path, title, sections, ". ".join(result.view().facts))
+    return html.write_page(path, title, sections, ". ".join(result.view().facts))
 
 
 def _use(result: "EvolutionResult", name: str) -> str:
+    """How to train with what was learned."""
     if result.out is None:
         return ""
-    file = result.out / f"{name}.npz"
-    config = type(result.config).__name__
-    return code_html(train_command(result.config, name, file)) + code_html(
-        f"import purerl\n\nconfig = purerl.{config}({name}=purerl.load_part("
-        f"{str(file)!r}))"
+    file, config = result.out / f"{name}.npz", type(result.config).__name__
+    part = f"{name}=purerl.load_part({str(file)!r})"
+    command = train_command(result.config, name, file)
+    return html.code(command) + html.code(
+        f"import purerl\n\nconfig = purerl.{config}({part})"
     )
 
 

@@ -16,18 +16,14 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.envs.registry import is_on_host
 from purerl.envs.wrappers import innermost
 from purerl.precision import in_32_bits
+from purerl.report import html as pages
 from purerl.report.drawing import canvas, film
 from purerl.report.drawing.film import Panel, Take
-from purerl.report.drawing.registry import (
-    Drawing,
-    check_fps,
-    drawing_of,
-    moment_of,
-)
+from purerl.report.drawing.registry import Drawing, drawing_of, moment_of
 from purerl.report.folder import read_result
-from purerl.report.html import note_html, write_page
 from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import RunResult, load_run
+from purerl.scale.devices import as_count, required
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, PyTree
@@ -56,14 +52,6 @@ class Rendering(NamedTuple):
     episode_length: np.ndarray
     frames: int
     diverged_at: np.ndarray
-
-
-class _Cast(NamedTuple):
-    """The agents that are shown: a run with these alone, and what each is called."""
-
-    saved: RunResult
-    tags: tuple[str, ...]
-    out: Path | None
 
 
 @in_32_bits
@@ -100,36 +88,33 @@ def render(
         episode_seed: Seed of the episodes.
 
     Raises:
-        ConfigError: no such run, seed or format, an environment without a drawing or
-            on the host, or a package that is missing.
+        ConfigError: no such run, seed or format, an environment on the host, or a
+            package that is missing.
         OSError: the file cannot be written.
     """
-    for name, value in (("episodes", episodes), ("max_steps", max_steps)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"{name} must be a whole number from 1, got {value!r}.")
+    as_count("episodes", episodes)
+    as_count("max_steps", max_steps)
     as_seed("episode_seed", episode_seed)
-    cast = _read(run, seeds)
-    _check_inside(cast.saved.config)
-    bound = bind(cast.saved.config, trains=False)
+    saved, tags = _read(run, seeds)
+    _check_inside(saved.config)
+    bound = bind(saved.config, trains=False)
     inside = innermost(bound.env)
     is_page = inside.name.startswith("brax/")
-    kind, path = _where(cast, out, format, is_page=is_page)
+    kind, path = _where(saved, out, format, is_page=is_page)
     drawing = _brax_drawing(inside, kind) if is_page else drawing_of(inside)
-    fps = check_fps(drawing.fps if fps is None else fps)
+    fps = required("fps", drawing.fps if fps is None else fps)
     if kind != film.PAGE:
         film.check_format(kind, fps)
     steps = max_steps or bound.plan.eval_max_steps
-    played = play(
-        cast.saved, bound, drawing, episodes=episodes, steps=steps, seed=episode_seed
-    )
-    panels = _panels(cast, played)
+    how = {"episodes": episodes, "steps": steps, "seed": episode_seed}
+    played = play(saved, bound, drawing, **how)
+    panels = _panels(saved.seeds, tags, played)
     if kind == film.PAGE:
         frames = _write_brax_page(path, panels, inside)
     else:
         frames = film.write_film(path, panels, drawing, kind, fps)
     returns = np.asarray(played.episode_return[:, -1])
     lengths = np.asarray(played.episode_length)
-    saved = cast.saved
     return Rendering(path, saved.seeds, returns, lengths, frames, saved.diverged_at)
 
 
@@ -144,13 +129,13 @@ def _check_inside(config: TrainConfig) -> None:
 
 
 def can_render(config: TrainConfig) -> bool:
-    """Return whether `render` has a drawing of a run's environment."""
+    """Return whether `render` can play a run, in whose environment is known here."""
     try:
         _check_inside(config)
-        inside = innermost(resolve_env(config))
-        return inside.name.startswith("brax/") or bool(drawing_of(inside))
-    except (ConfigError, OSError):  # The environment may also not be registered here.
+        resolve_env(config)
+    except (ConfigError, OSError):
         return False
+    return True
 
 
 def play(
@@ -194,7 +179,9 @@ def play(
     return to_host(recorded(with_keys(saved.state), jax.random.key(seed)))
 
 
-def _panels(cast: _Cast, played: Recording) -> list[Panel]:
+def _panels(
+    seeds: Sequence[int], tags: Sequence[str], played: Recording
+) -> list[Panel]:
     """A panel for every agent of a recording `[S, T + 1, E]`, with its episodes."""
 
     def take(member: int, number: int) -> Take:
@@ -206,29 +193,25 @@ def _panels(cast: _Cast, played: Recording) -> list[Panel]:
         )
 
     episodes = range(played.episode_length.shape[1])
-    names = zip(cast.saved.seeds, cast.tags, strict=True)
     return [
         Panel(f"seed {seed}", tag, [take(member, number) for number in episodes])
-        for member, (seed, tag) in enumerate(names)
+        for member, (seed, tag) in enumerate(zip(seeds, tags, strict=True))
     ]
 
 
 def _read(
     run: str | Path | RunResult, seeds: str | int | Sequence[int] | None
-) -> _Cast:
-    """The agents to show, of a folder or a result."""
-    if isinstance(run, RunResult):
-        saved, rows, out = run, run, run.out
-    else:
+) -> tuple[RunResult, tuple[str, ...]]:
+    """The agents to show, of a folder or a result, and what each is called."""
+    saved = rows = run
+    if not isinstance(run, RunResult):
         out, seeds = split_seed(str(run), seeds, "seeds")
         saved, rows = load_run(out), read_result(out)
-    scores, returns = None, rows.evaluation.get("episode_return")
-    if returns is not None and returns.shape[1]:
-        last = np.asarray(returns)[:, -1].mean(-1)
-        scores = np.where(saved.diverged_at < 0, last, np.nan)
-    chosen = chosen_seeds(saved.seeds, scores, seeds)
+    assert isinstance(saved, RunResult) and isinstance(rows, RunResult)
+    has_scores = rows.evaluation.get("episode_return", np.zeros((1, 0))).shape[1] > 0
+    chosen = chosen_seeds(saved.seeds, rows.scores() if has_scores else None, seeds)
     named, tags = zip(*chosen, strict=True)
-    return _Cast(saved.only(named), tags, out)
+    return saved.only(named), tags
 
 
 def chosen_seeds(
@@ -249,39 +232,33 @@ def chosen_seeds(
     """
     if scores is None and asked is None and len(seeds) <= len(RANKS):
         return [(seed, "") for seed in seeds]
-    if asked is None:
-        words = list(RANKS)
-    elif isinstance(asked, str):
+    if isinstance(asked, str):
         words = [word.strip() for word in asked.split(",")]
     else:  # One number, also one of numpy, or several.
-        words = list(map(str, np.atleast_1d(np.asarray(asked)).tolist()))
+        given = list(RANKS) if asked is None else np.atleast_1d(asked).tolist()
+        words = list(map(str, given))
+    known = {str(seed): seed for seed in seeds}
     ranks: dict[str, int] = {}
     if scores is not None:
-        filled = np.where(np.isfinite(scores), scores, -np.inf)
-        order = np.argsort(-filled, kind="stable")
+        order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
         # The median of an even number is the lower middle one.
         places = (order[0], order[len(order) // 2], order[-1])
         ranks = {rank: seeds[at] for rank, at in zip(RANKS, places, strict=True)}
-    elif any(word in RANKS for word in words):
-        raise ConfigError(
-            "the run has no evaluation that ranks its agents; name seeds of it, which "
-            f"has {seeds_named(seeds)} (--seeds {seeds[0]})."
-        )
-    found: dict[int, None] = {}
     for word in words:
-        if word not in ranks and not (word.isdigit() and int(word) in seeds):
+        if word not in known | ranks:
+            why = "" if ranks else "; it has no evaluation that ranks them"
             raise ConfigError(
                 f"seeds: {word!r} is neither one of {', '.join(RANKS)} nor a seed of "
-                f"this run, which has {seeds_named(seeds)}."
+                f"this run, which has {seeds_named(seeds)}{why}."
             )
-        found[ranks[word] if word in ranks else int(word)] = None
+    found = dict.fromkeys((known | ranks)[word] for word in words)
     names = ("median", "worst", "best") if ranks and len(seeds) > 1 else ()
     tags = {ranks[rank]: rank for rank in names}  # Of two ranks the last one.
     return [(seed, tags.get(seed, "")) for seed in found]
 
 
 def _where(
-    cast: _Cast, out: str | Path | None, kind: str | None, *, is_page: bool
+    saved: RunResult, out: str | Path | None, kind: str | None, *, is_page: bool
 ) -> tuple[str, Path]:
     """Format and path of the video; a page is possible, and the default, of brax."""
     formats = (film.PAGE, *film.FORMATS) if is_page else film.FORMATS
@@ -290,11 +267,11 @@ def _where(
     if kind not in formats:
         raise ConfigError(f"format must be one of {', '.join(formats)}, got {kind!r}.")
     if out is None:
-        if cast.out is None:
+        if saved.out is None:
             raise ConfigError("out: say where to write; the run has no folder.")
-        one = len(cast.saved.seeds) == 1
-        name = f"video-seed-{cast.saved.seeds[0]}" if one else "video"
-        return kind, cast.out / f"{name}.{kind}"
+        one = len(saved.seeds) == 1
+        name = f"video-seed-{saved.seeds[0]}" if one else "video"
+        return kind, saved.out / f"{name}.{kind}"
     if suffix != kind:
         raise ConfigError(f"out must end with .{kind}, got {str(out)!r}.")
     if not Path(out).parent.is_dir():
@@ -336,7 +313,7 @@ def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
         row = "display: flex; flex-wrap: wrap; gap: 12px"
         sections[title] = f'<div style="{row}">{"".join(views)}</div>'
     note = "Drag to turn, scroll to zoom. The scripts of the view come from the web."
-    write_page(path, f"Video: {env.name}", sections, note)
+    pages.write_page(path, f"Video: {env.name}", sections, note)
     return count
 
 
@@ -356,4 +333,4 @@ def _view(env: Any, panel: Panel, take: Take) -> str:
         f'<iframe title="{html.escape(panel.title)}" width="330" height="{VIEW}" '
         f'style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
     )
-    return f"<div>{note_html(words)}{frame}</div>"
+    return f"<div>{pages.note(words)}{frame}</div>"

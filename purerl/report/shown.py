@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from purerl.config import ConfigError
-from purerl.report.html import figure_html, note_html, table_html
+from purerl.report import html as pages
 from purerl.report.plots import style
 from purerl.report.plots.runs import Line
 from purerl.report.plots.style import Picture
@@ -118,13 +118,13 @@ class Shown(abc.ABC):
         parts = [f"<b>{name}</b><br>{lines}"]
         with contextlib.suppress(ConfigError):  # Nothing has been trained yet.
             headings, rows = self.headings_and_rows()
-            parts.append(table_html(headings, rows[:ROWS]))
+            parts.append(pages.table(headings, rows[:ROWS]))
             if len(rows) > ROWS:
                 more = f"{len(rows) - ROWS:,} more rows in result.to_dataframe()"
-                parts.append(note_html(more))
+                parts.append(pages.note(more))
             with style.paper(2):
                 drawn = view.draw()
-            parts.append(figure_html(drawn, str(drawn.figure.get_label()), SMALL))
+            parts.append(pages.figure(drawn, str(drawn.figure.get_label()), SMALL))
         return "".join(parts)
 
 

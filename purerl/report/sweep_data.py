@@ -68,13 +68,12 @@ class Scores(NamedTuple):
         """
         if not self.has_any:
             raise ConfigError("no member of the sweep has a final score yet.")
-        filled = self.scores.copy()
-        lowest = np.broadcast_to(self.lowest, len(filled))
+        worst = np.zeros((len(self.points), 1))
+        lowest = np.broadcast_to(self.lowest, len(worst))
         for task in self.tasks:
-            part = filled[task]
-            worst = worst_of(part.reshape(-1, 1), np.fmin.reduce(lowest[task]))
-            filled[task] = np.where(np.isfinite(part), part, worst)
-        return filled
+            scores = self.scores[task].reshape(-1, 1)
+            worst[task] = worst_of(scores, np.fmin.reduce(lowest[task]))
+        return np.where(np.isfinite(self.scores), self.scores, worst)
 
     @property
     def tasks(self) -> list[list[int]]:
@@ -136,14 +135,12 @@ class Scores(NamedTuple):
         """Return the values of an axis: ascending numbers, others in their order."""
         return in_order(point[name] for point in self.points)
 
-    def with_value(self, name: str, value: Any) -> list[int]:
-        """Return the configurations that have rows, and this value of an axis."""
-        begun = self.is_begun
-        return [
-            index
-            for index, point in enumerate(self.points)
-            if begun[index] and point[name] == value
-        ]
+    def by_value(self, name: str) -> dict[Any, list[int]]:
+        """Return the configurations that have rows by their value of an axis."""
+        found: dict[Any, list[int]] = {value: [] for value in self.values(name)}
+        for index in np.flatnonzero(self.is_begun):
+            found[self.points[index][name]].append(int(index))
+        return {value: group for value, group in found.items() if group}
 
     def name(self, index: int) -> str:
         """Return a configuration in words: `learning_rate=1e-3, gamma=0.9`."""
@@ -196,16 +193,16 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
         [v.item() if isinstance(v, np.generic) else v for v in dataset[name].values]
         for name in names
     ]
-    grid, points = None, zip(*columns, strict=True)
-    if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
-        grid, points = tuple(map(len, columns)), itertools.product(*columns)
+    is_grid = dataset.attrs.get("design", "grid") == "grid"
+    is_grid = is_grid and "point" not in dataset.dims
+    points = itertools.product(*columns) if is_grid else zip(*columns, strict=True)
     return Scores(
         names,
         tuple(dict(zip(names, point, strict=True)) for point in points),
         final,
         diverged,
         steps.notnull().any(str(steps.dims[2])).values,
-        grid,
+        tuple(map(len, columns)) if is_grid else None,
         np.asarray(lowest),
     )
 
@@ -269,10 +266,7 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
     """
     _check_sweep(dataset)
     if not dataset.data_vars:
-        raise ConfigError(
-            "no member of the sweep has finished yet; go on with the call or command "
-            "that began it."
-        )
+        raise ConfigError("no member of the sweep has finished yet.")
     if metric in dataset:
         return metric
     if metric == SCORE and "episode_return" in dataset:
@@ -364,23 +358,19 @@ def by_environment(dataset: "xr.Dataset") -> dict[str, "xr.Dataset"]:
     names = environments(dataset)
     if len(names) == 1:
         return {names[0]: dataset}
-    values = dataset[ENV].values.astype(str)
-    if "point" in dataset.dims:
-        wheres = {name: np.flatnonzero(values == name) for name in names}
-        return {name: dataset.isel(point=where) for name, where in wheres.items()}
-    return {n: dataset.isel({ENV: int((values == n).argmax())}) for n in names}
+    values, is_listed = dataset[ENV].values.astype(str), "point" in dataset.dims
+    places = {name: np.flatnonzero(values == name) for name in names}
+    return {
+        name: dataset.isel({"point": at} if is_listed else {ENV: at[0]})
+        for name, at in places.items()
+    }
 
 
 def several_tasks(names: Sequence[str]) -> str:
-    """Return a sentence's beginning: several environments have no common best.
-
-    Args:
-        names: Names of the environments.
-    """
-    listed = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
+    """Return a sentence's beginning: several environments have no common best."""
     return (
-        f"{ENV}: the sweep has {len(names)} environments ({listed}), and returns of "
-        "different tasks do not compare"
+        f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), and "
+        "returns of different tasks do not compare"
     )
 
 
@@ -394,7 +384,6 @@ def _check_sweep(dataset: "xr.Dataset") -> None:
     """Refuse another dataset, such as that of a comparison."""
     if "axes" not in dataset.attrs:
         raise ConfigError(
-            "dataset must be that of a sweep, got another one. Of a comparison, draw "
-            "curves with comparison.plot(), and compute statistics over its "
-            "environments from comparison.normalised(measure, low=..., high=...)."
+            "dataset must be that of a sweep, got another one; a comparison is drawn "
+            "by its own plot()."
         )

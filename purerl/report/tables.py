@@ -1,16 +1,16 @@
 """Tables of runs and sweeps, for the terminal and for pages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
-from purerl import serialise
 from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.population.search import BestMember
 from purerl.report import statistics
+from purerl.report.plots.runs import env_of
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.report.sweep_data import (
     SCORE,
@@ -26,30 +26,21 @@ from purerl.space.axes import in_words
 if TYPE_CHECKING:
     import xarray as xr
 
-DIVERGED = "[red]diverged[/red]"
 # Configurations that the terminal shows, and whose scores say how all are rounded.
 TOP = 10
 
 
-class Agents(NamedTuple):
-    """The agents of a run as a table.
-
-    Attributes:
-        headings: Heading of each column.
-        rows: Cells of each agent, in words.
-        number: A function that writes a number as those of the rows are written.
-    """
-
-    headings: list[str]
-    rows: list[list[str]]
-    number: Callable[[Any], str]
-
-
-def agents_of(result: RunResult) -> Agents:
+def agents_of(
+    result: RunResult,
+) -> tuple[list[str], list[list[str]], Callable[[Any], str]]:
     """Return the final evaluation and training return of every agent of a run.
 
     A run without evaluations has the training return alone. Of an agent that diverged
     there is no number, but the update in which it did.
+
+    Returns:
+        Heading of each column, cells of each agent, in words, and a function that
+        writes a number as those of the cells are written.
     """
     headings = ["seed", "training"]
     numbers = result.metrics["episode_return"][:, -1:]
@@ -59,8 +50,7 @@ def agents_of(result: RunResult) -> Agents:
         last = final[:, -1]
         columns = (last.mean(-1), last.min(-1), last.max(-1), *numbers.T)
         numbers = np.stack(columns, axis=1)
-    number = _writer(numbers[result.diverged_at < 0])
-    rows = []
+    number, rows = _writer(numbers[result.diverged_at < 0]), []
     for seed, values, update in zip(
         result.seeds, numbers, result.diverged_at, strict=True
     ):
@@ -68,46 +58,41 @@ def agents_of(result: RunResult) -> Agents:
         if update >= 0:
             cells = [f"diverged in update {update + 1:,}", *[""] * (len(cells) - 1)]
         rows.append([str(seed), *cells])
-    return Agents(headings, rows, number)
+    return headings, rows, number
 
 
 def run_table(result: RunResult) -> Table:
     """Tabulate final evaluation and training return of every agent, and their mean.
 
-    Below is the mean's 95% interval; of fewer than ten agents, their range. A run
-    without evaluations has the training return alone. Agents that diverged are marked,
-    and are not in the mean.
+    Below is the mean's 95% interval; of fewer than ten agents, their range. Agents that
+    diverged are marked, and are not in the mean.
     """
-    name = serialise.env_name(result.config.env)
-    final = result.evaluation.get("episode_return")
-    table = Table(title=f"{name}: deterministic policy at the end of training")
-    table.caption = last_cut_note(result)
+    name, final = env_of(result), result.evaluation.get("episode_return")
+    title, caption = "deterministic policy at the end of training", ""
     if final is None:
-        table = Table(
-            title=f"{name}: last episodes of training",
-            caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
-            min_width=68,
-        )
+        title = "last episodes of training"
+        caption = "num_evaluations=0: purerl evaluate RUN plays the trained policy"
     headings, rows, number = agents_of(result)
-    is_kept = result.diverged_at < 0
+    is_kept, mean = result.diverged_at < 0, []
+    if is_kept.sum() > 1:
+        mean = ["mean" if is_kept.all() else f"mean of {is_kept.sum()}"]
+        if final is not None:
+            means = final[is_kept, -1].mean(-1)
+            mean += [f"[bold]{number(means.mean())}[/bold]", "", ""]
+            found = mean_interval(means)
+            ends = f"{found.words}: {number(found.low)} to {number(found.high)}"
+            ends = "no spread" if found.low == found.high else ends
+            caption = f"mean evaluation {number(means.mean())} ({ends})"
+        mean.append(number(nanmean(result.metrics["episode_return"][is_kept, -1])))
+    notes = "\n".join(note for note in (caption, last_cut_note(result)) if note)
+    table = Table(title=f"{name}: {title}", caption=notes, min_width=68)
     for header in headings:
         table.add_column(header, justify="right")
     for row, kept in zip(rows, is_kept, strict=True):
         table.add_row(*row, style="" if kept else "red")
-    if is_kept.sum() < 2:
-        return table
-    table.add_section()
-    cells = ["mean" if is_kept.all() else f"mean of {is_kept.sum()}"]
-    if final is not None:
-        means = final[is_kept, -1].mean(-1)
-        cells += [f"[bold]{number(means.mean())}[/bold]", "", ""]
-        found = mean_interval(means)
-        ends = f"{found.words}: {number(found.low)} to {number(found.high)}"
-        ends = "no spread" if found.low == found.high else ends
-        mean = f"mean evaluation {number(means.mean())} ({ends})"
-        table.caption = f"{mean}\n{table.caption}" if table.caption else mean
-    training = result.metrics["episode_return"][:, -1]
-    table.add_row(*cells, number(nanmean(training[is_kept])))
+    if mean:
+        table.add_section()
+        table.add_row(*mean)
     return table
 
 
@@ -134,38 +119,28 @@ def cut_note(evaluation: Mapping[str, np.ndarray]) -> str:
     )
 
 
-def episodes_table(
-    title: str,
-    seeds: tuple[int, ...],
-    played: Mapping[str, np.ndarray],
-    diverged_at: np.ndarray,
-) -> Table:
+def episodes_table(played: Any) -> Table:
     """Tabulate mean, spread and extremes of returns, a row per seed.
 
     Args:
-        title: Title of the table.
-        seeds: Seeds of the S agents.
-        played: What `purerl.types.Evaluation` lists, of E episodes of each agent.
-        diverged_at: `[S]` updates in which agents diverged, -1 for none: these are in
-            no mean.
+        played: What `purerl.evaluate` returns. Agents that diverged are in no mean.
     """
-    is_kept, returns = diverged_at < 0, played["episode_return"]
-    table = Table(title=title, caption=cut_note(played))
+    is_kept, returns = played.diverged_at < 0, played.episode_return
+    table = Table(title=played.title, caption=cut_note(played._asdict()))
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")
-    number = _writer(returns)
-    for seed, episodes, update in zip(seeds, returns, diverged_at, strict=True):
-        numbers = (episodes.mean(), episodes.std(), episodes.min(), episodes.max())
-        lost = f"{DIVERGED} in update {update + 1:,}"
-        cells = [*map(number, numbers)] if update < 0 else [lost, "", "", ""]
-        table.add_row(str(seed), *cells)
+    number, measures = _writer(returns), (np.mean, np.std, np.min, np.max)
+    for seed, episodes, update in zip(
+        played.seeds, returns, played.diverged_at, strict=True
+    ):
+        cells = [number(measure(episodes)) for measure in measures]
+        lost = f"[red]diverged[/red] in update {update + 1:,}"
+        table.add_row(str(seed), *(cells if update < 0 else [lost, "", "", ""]))
     if is_kept.sum() > 1:
         table.add_section()
-        kept = returns[is_kept]
         who = "all" if is_kept.all() else f"{is_kept.sum()} agents"
-        mean = f"[bold]{number(kept.mean(-1).mean())}[/bold]"
-        spread = (number(x) for x in (kept.std(), kept.min(), kept.max()))
-        table.add_row(who, mean, *spread)
+        mean, *spread = (number(measure(returns[is_kept])) for measure in measures)
+        table.add_row(who, f"[bold]{mean}[/bold]", *spread)
     return table
 
 

@@ -134,16 +134,6 @@ def _inputs(size: int) -> RuleInputs:
     def of(shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
         return jax.ShapeDtypeStruct(shape, dtype)
 
-    number, flag = of(_SHAPE), of(_SHAPE, jnp.bool_)
+    number, flag, one = of(_SHAPE), of(_SHAPE, jnp.bool_), of(())
     many = of((*_SHAPE, size))
-    return RuleInputs(
-        reward=number,
-        terminated=flag,
-        truncated=flag,
-        gamma=of(()),
-        log_prob=number,
-        log_prediction=many,
-        next_log_prediction=many,
-        share=of(()),
-        num_updates=of(()),
-    )
+    return RuleInputs(number, flag, flag, one, number, many, many, one, one)

@@ -152,9 +152,8 @@ class ActorCriticRule:
         """
         if size < 2:
             raise ConfigError(
-                "prediction_size must be at least 2 with ActorCriticRule, whose "
-                f"prediction has the returns from low to high, got {size}; for example "
-                "prediction_size=30."
+                "prediction_size must be at least 2 with ActorCriticRule, got "
+                f"{size}; for example prediction_size=30."
             )
         place = jnp.arange(size, dtype=jnp.float32) / (size - 1)
         return self.low + (jnp.asarray(self.high) - self.low) * place

@@ -137,7 +137,8 @@ class LPGRule:
     def __call__(self, inputs: RuleInputs) -> Targets:
         """Return the targets of a rollout, see `Targets`."""
         features = self.features(inputs)
-        hidden = self.unroll(features, inputs.done)
+        gates = dense(self.params["input"], features)
+        hidden = read_backwards(self.params["recurrent"], gates, inputs.done)
         policy = dense(self.params["policy"], hidden)[..., 0]
         logits = dense(self.params["prediction"], hidden)
         if self.base is not None:
@@ -167,32 +168,33 @@ class LPGRule:
         first, last = self.params["embedding"]
         return dense(last, jax.nn.relu(dense(first, jnp.exp(log_prediction))))[..., 0]
 
-    def unroll(self, features: Array, done: Array) -> Array:
-        """Read a rollout backwards.
 
-        Args:
-            features: `[T, B, F]` features of the steps.
-            done: `[T, B]` bool, the step is the last one of its episode.
+def read_backwards(recurrent: Any, gates: Array, done: Array) -> Array:
+    """Read rollouts from their last step to the first with an LSTM.
 
-        Returns:
-            The LSTM's outputs `[T, B, H]`, each of which knows the steps from its own
-            to the end of the episode or of the rollout.
-        """
-        recurrent = jnp.asarray(self.params["recurrent"])
-        gates = dense(self.params["input"], features)
-        blank = jnp.zeros((features.shape[1], recurrent.shape[0]))
+    The memory is empty after the last step of a rollout and of an episode.
 
-        def step(
-            memory: LSTMMemory, xs: tuple[Array, Array]
-        ) -> tuple[LSTMMemory, Array]:
-            gates_t, done_t = xs
-            # The memory holds the steps after this one; they are another episode's if
-            # this one ended.
-            memory = lstm(recurrent, gates_t, forget(memory, done_t))
-            return memory, memory.hidden
+    Args:
+        recurrent: `[H, 4 H]` kernel.
+        gates: `[T, B, 4 H]`, what the inputs give the gates.
+        done: `[T, B]` bool, the step is the last one of its episode.
 
-        start = LSTMMemory(blank, blank)
-        return jax.lax.scan(step, start, (gates, done), reverse=True)[1]
+    Returns:
+        Outputs `[T, B, H]`, each of which knows the steps from its own to the end of
+        the episode or of the rollout.
+    """
+    recurrent = jnp.asarray(recurrent)
+    blank = jnp.zeros((gates.shape[1], recurrent.shape[0]))
+
+    def step(memory: LSTMMemory, xs: tuple[Array, Array]) -> tuple[LSTMMemory, Array]:
+        gates_t, done_t = xs
+        # The memory holds the steps after this one; they are another episode's if this
+        # one ended.
+        memory = lstm(recurrent, gates_t, forget(memory, done_t))
+        return memory, memory.hidden
+
+    start = LSTMMemory(blank, blank)
+    return jax.lax.scan(step, start, (gates, done), reverse=True)[1]
 
 
 def _scaled(layer: tuple[Array, Array], scale: float) -> tuple[Array, Array]:

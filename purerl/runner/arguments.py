@@ -49,20 +49,15 @@ def check_call(who: str, config: Any) -> None:
     refuse_traced(who, config)
 
 
-def check_switch(name: str, value: object, instead: str) -> None:
-    """Refuse what is neither True nor False, such as a number of steps.
-
-    Args:
-        value: The value that was given.
-        instead: A sentence about where a number or a folder belongs.
+def as_switch(name: str, value: Any) -> bool:
+    """Return what is True or False, and refuse what is not, such as a number of steps.
 
     Raises:
         ConfigError: with what was given.
     """
     if not isinstance(value, bool | np.bool_):
-        raise ConfigError(
-            f"{name} must be True or False, got {shown(value)}. {instead}"
-        )
+        raise ConfigError(f"{name} must be True or False, got {shown(value)}.")
+    return bool(value)
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:

@@ -22,8 +22,8 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import (
     as_folder,
     as_seconds,
+    as_switch,
     check_call,
-    check_switch,
     seeds_from,
 )
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
@@ -225,12 +225,8 @@ class Options:
                 value = about.check(name, getattr(self, name))
                 object.__setattr__(self, name, value)
         if "extend" in values:
-            check_switch("extend", values["extend"], "The other options say how much.")
-            if values["extend"] and self.out is None:
-                raise ConfigError(
-                    "extend=True goes on with what a folder holds: give out=, its "
-                    "folder."
-                )
+            if as_switch("extend", values["extend"]) and self.out is None:
+                raise ConfigError("extend=True goes on with what a folder holds: out=.")
 
     @property
     def folder(self) -> Any:

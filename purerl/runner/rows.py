@@ -9,7 +9,6 @@ CRC-32 of its line and of all lines before it.
 
 import json
 import math
-import time
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -48,15 +47,7 @@ def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list
         update: The number of finished updates at the segment's end.
         before: The row before; see `reduce_segment`.
     """
-    columns = reduce_segment(metrics, before)
-    num = np.shape(columns["episodes"])[0]
-    return [
-        {
-            "update": update,
-            **{name: column[i].item() for name, column in columns.items()},
-        }
-        for i in range(num)
-    ]
+    return _by_columns(update, reduce_segment(metrics, before))
 
 
 def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
@@ -67,13 +58,16 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
         slot: The number of the slot.
         update: The number of finished updates at the evaluation.
     """
-    columns = {
-        name: np.asarray(evaluation[name])[:, slot].tolist()
-        for name in ("env_steps", "episode_return", "episode_length", "cut_episodes")
-    }
+    names = ("env_steps", "episode_return", "episode_length", "cut_episodes")
+    return _by_columns(update, {n: np.asarray(evaluation[n])[:, slot] for n in names})
+
+
+def _by_columns(update: int, columns: HostMetrics) -> list[Row]:
+    """A row per member of columns `[S, ...]`."""
+    lists = [column.tolist() for column in columns.values()]
     return [
         {"update": update, **dict(zip(columns, values, strict=True))}
-        for values in zip(*columns.values(), strict=True)
+        for values in zip(*lists, strict=True)
     ]
 
 
@@ -226,16 +220,14 @@ def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
 
 def _nan(value: Any) -> Any:
     if isinstance(value, list):
-        return [_nan(v) for v in value]
+        return list(map(_nan, value))
     return math.nan if value is None else value
 
 
 def _no_nan(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, list):
-        return [_no_nan(v) for v in value]
-    return value
+        return list(map(_no_nan, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Records:
@@ -253,11 +245,9 @@ class Records:
     def __init__(
         self, seeds: Sequence[int], folder: Path | None, trackers: Group
     ) -> None:
-        self.rows: dict[str, list[list[Row]]] = {
-            kind: [[] for _ in seeds] for kind in KINDS
-        }
-        self._seeds, self._trackers = seeds, trackers
-        self._folder = folder
+        self.rows: dict[str, list[list[Row]]]
+        self.rows = {kind: [[] for _ in seeds] for kind in KINDS}
+        self._seeds, self._trackers, self._folder = seeds, trackers, folder
         self._file = RowFile(folder / "metrics") if folder else None
 
     def add(self, plan: Plan, segment: Segment) -> float:
@@ -322,18 +312,6 @@ class Records:
         for kind, rows in read_rows(metrics).items():
             self.rows[kind] = by_member(rows, self._seeds, update)
         check_complete(metrics, self.rows["train"], update)
-
-    def back_up(self) -> None:
-        """Start again, as there is nothing to go on from, but lose no measurement."""
-        assert self._folder is not None
-        metrics = self._folder / "metrics"
-        if metrics.exists():
-            backup = metrics.with_name(f"metrics-before-{time.time_ns()}")
-            metrics.rename(backup)
-            say(
-                f"no checkpoint in {metrics.parent}: starting again; what was logged "
-                f"is in {backup.name}"
-            )
 
     def send_missing(self, trackers: Group) -> None:
         """Tell trackers all rows; they know which of them they lack."""
@@ -446,10 +424,9 @@ def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
     if not is_lost.any():
         return ""
     names = np.asarray(seeds)[is_lost].tolist()
-    first = diverged_at[is_lost].min() + 1
-    return f"{seeds_named(names)} diverged{',' if len(names) > 1 else ''} " + (
-        f"the first in update {first:,}" if len(names) > 1 else f"in update {first:,}"
-    )
+    which = ", the first" if len(names) > 1 else ""
+    update = diverged_at[is_lost].min() + 1
+    return f"{seeds_named(names)} diverged{which} in update {update:,}"
 
 
 def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:

@@ -6,7 +6,7 @@ progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the r
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,8 @@ from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.arguments import (
     as_folder,
+    as_switch,
     check_seeds,
-    check_switch,
     num_seeds,
     split_seed,
 )
@@ -68,20 +68,9 @@ HOST_SEGMENTS = 10_000
 KEEP_CHECKPOINTS = 3
 
 
-def _switch(instead: str) -> Callable[[str, Any], bool]:
-    """Return a check of what is True or False."""
-
-    def check(name: str, value: Any) -> bool:
-        check_switch(name, value, instead)
-        return bool(value)
-
-    return check
-
-
 def _as_resume(name: str, value: Any) -> bool | str:
     is_auto = isinstance(value, str) and value == "auto"
-    instead = "Or 'auto'. The folder of the run goes to out."
-    return value if is_auto else _switch(instead)(name, value)
+    return value if is_auto else as_switch(name, value)
 
 
 def _read_start(run: str | None, parts: str) -> Start | None:
@@ -131,7 +120,7 @@ class RunOptions(Saved):
         "rate, follows the longer run from there on.",
         kind=int | None,
         absent=None,
-        check=_switch("The number of steps is total_timesteps of the config."),
+        check=as_switch,
     )
     start: str | Path | Start | None = option(
         None,
@@ -169,7 +158,7 @@ class RunOptions(Saved):
     data_parallel: bool = option(
         False,
         "Spread each agent's environments over all devices.",
-        check=_switch("An agent is spread over all devices."),
+        check=as_switch,
     )
 
     def __post_init__(self) -> None:
@@ -424,16 +413,14 @@ class RunLoop:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self.folder / "checkpoints"
         restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
-        if restored:
-            self.records.rewind(restored[0])
-        else:
+        if not restored:
             folders.refuse_lost_checkpoints(self.folder)
-            self.records.back_up()
+        update = restored[0] if restored else 0
+        self.records.rewind(update)
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.begin_trackers_anew()
-        stored, update = folders.load(self.folder), restored[0] if restored else 0
-        found = read_diverged_at(stored, self.seeds, update)
-        self.divergence.diverged_at = found
+        stored = folders.load(self.folder)
+        self.divergence.diverged_at = read_diverged_at(stored, self.seeds, update)
         self._write_diverged()
         return restored
 

@@ -135,8 +135,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     if missing := [seed for seed in sources if seed not in known]:
         raise ConfigError(
             f"start: the run in {folder} has no agent of seed {missing[0]}; it has "
-            f"{seeds_named(known)}. Name one for all agents: {folder}:{known[0]} "
-            f"(--from), or purerl.Start({str(folder)!r}, seed={known[0]})."
+            f"{seeds_named(known)}. A seed may be named for all agents."
         )
     rows = [known.index(seed) for seed in sources]
     flat = {name: array[rows] for name, array in flat.items()}
@@ -181,8 +180,7 @@ def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
     if begun.described != dict(described):
         raise ConfigError(
             f"start: the run in {described['run']} has other agents now than when this "
-            "run began with them, and this run has no checkpoint of its own yet. Start "
-            "another run."
+            "run began with them; start another run."
         )
     return begun
 
@@ -216,9 +214,7 @@ def _check_finite(
         lost = sorted({seed for seed, x in zip(seeds, is_lost, strict=True) if x})
         raise ConfigError(
             f"start: the run in {folder} has numbers that are not finite in its "
-            f"networks of {seeds_named(lost)}, which diverged; give seeds without "
-            f"them, or a seed for all agents: {folder}:SEED (--from), or "
-            f"purerl.Start({str(folder)!r}, seed=...)."
+            f"networks of {seeds_named(lost)}, which diverged; give seeds without them."
         )
 
 
@@ -267,7 +263,6 @@ def _everything(
     if update >= bound.plan.num_updates:
         raise ConfigError(
             f"start: the agents have done {update:,} updates, and this run has "
-            f"{bound.plan.num_updates:,}: nothing is left to train. Give more "
-            "total_timesteps, or begin with the networks alone."
+            f"{bound.plan.num_updates:,}: nothing is left to train."
         )
     return state

@@ -8,7 +8,6 @@ population of any size runs in blocks of `W` lanes of one compiled program.
 import contextlib
 import operator
 import os
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -205,23 +204,19 @@ def run_blocks(
     Returns:
         Results in the order of `items`. The first error stops the rest and is raised.
     """
-    todo: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    for pair in enumerate(items):
-        todo.put(pair)
+    todo = iter(list(enumerate(items)))  # All threads take from it.
     results: list[Any] = [None] * len(items)
     failed = threading.Event()
 
     def work(worker: Worker) -> None:
-        while not failed.is_set():
-            try:
-                index, item = todo.get_nowait()
-            except queue.Empty:
-                return
-            try:
+        try:
+            for index, item in todo:
+                if failed.is_set():
+                    return
                 results[index] = function(worker, item)
-            except BaseException:
-                failed.set()
-                raise
+        except BaseException:
+            failed.set()
+            raise
 
     used = workers[: max(1, min(len(workers), len(items)))]
     if len(used) == 1:  # The caller's thread may as well do it.

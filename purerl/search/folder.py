@@ -138,13 +138,16 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
     checkpoint.save(folder / "checkpoints", number, states, KEEP_CHECKPOINTS)
 
 
-def restore(folder: Path, search: Search, is_extended: bool = False) -> Restored:
+def restore(
+    folder: Path, search: Search, is_extended: bool = False, with_states: bool = True
+) -> Restored:
     """Ask and tell again what a folder holds, up to its last checkpoint.
 
     Args:
         folder: The folder.
         search: The search that it holds.
         is_extended: Whether the folder holds a shorter search than this one.
+        with_states: Whether to return the states too.
 
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which
@@ -179,6 +182,8 @@ def restore(folder: Path, search: Search, is_extended: bool = False) -> Restored
             Step(request, outcome, state, search.tell(state, request, outcome))
         )
         state = steps[-1].after
+    if not with_states:
+        return Restored(steps, None)
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
     states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
     return Restored(steps, states)
@@ -310,7 +315,7 @@ def tracked_files(folder: Path | None) -> Files:
 
 def told_of(folder: Path, search: Search) -> Told:
     """Return what trackers are told of the folder of a search."""
-    steps = restore(folder, search).steps
+    steps = restore(folder, search, with_states=False).steps
 
     def tell_all(group: Group) -> None:
         for count in range(len(steps)):

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import yaml
 
 from purerl import schedules
@@ -24,6 +22,7 @@ from purerl.config import (
     may_be_none,
     part_kind,
 )
+from purerl.config.fields import is_real
 from purerl.networks import modules
 from purerl.serialise.parts import parse_part, parse_terms
 from purerl.serialise.text import plain
@@ -109,9 +108,10 @@ def _number(name: str, value: Any) -> Any:
         return float(value)
     if "(" in value or value.strip() in schedules.SCHEDULES:
         return parse_part(value, "schedule")
-    meant = schedules.example(value)
-    hint = f"; a schedule has its numbers with it, such as {meant}" if meant else ""
-    raise ConfigError(f"{name} must be a number, got {value!r}{hint}.")
+    raise ConfigError(
+        f"{name} must be a number, got {value!r}; a schedule is written with its "
+        "numbers, such as Cosine(1e-3)."
+    )
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -148,12 +148,9 @@ def _check_kwargs(value: Any, where: str) -> None:
         for inner in value:
             _check_kwargs(inner, where)
         return
-    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
-    is_object = is_array and (
-        value.dtype == object or jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    )
-    kinds = (type(None), bool, int, float, str, os.PathLike)
-    if is_object or not (is_array or isinstance(value, kinds)):
+    if not (
+        isinstance(value, str | float | int | os.PathLike | None) or is_real(value)
+    ):
         kind = type(value).__name__
         kind += " whose keys are not texts" * isinstance(value, Mapping)
         raise ConfigError(
@@ -199,12 +196,7 @@ def from_yaml(path: str | Path) -> TrainConfig:
     """
     try:
         values = read_yaml(read_file(path))
-    except UnicodeDecodeError:
-        raise ConfigError(
-            f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "
-            "file; a loss, a rule or an optimiser goes to the flag of its field."
-        ) from None
-    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: no such date.
+    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: it is no text.
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
         raise ConfigError(

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import types
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from purerl.networks import modules
 _DEPTH = 8
 # Longer texts of lists, dictionaries and the like have a digest in their place.
 _LONGEST = 200
-_SIMPLE = (bool, int, float, complex, str, bytes, type(None), range)
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None), range, enum.Enum)
 
 
 def plain(env: Any) -> dict[str, Any] | str:
@@ -113,8 +113,6 @@ def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: Any, above: tuple[Any, ...]) -> str:
-    if isinstance(value, enum.Enum):
-        return f"{_class_name(type(value))}.{value.name}"
     if isinstance(value, _SIMPLE):
         return repr(value)
     if len(above) > _DEPTH or any(value is other for other in above):
@@ -127,45 +125,41 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
         is_numbers = array.dtype != object
         content = array.tobytes() if is_numbers else repr(array.tolist()).encode()
         return f"{shape}:{_digest(shape.encode() + content)}"
-    text = _composite_text(value, (*above, value))
-    if len(text) <= _LONGEST:
-        return text
-    return f"{type(value).__name__}:{_digest(text.encode())}"
+    name, inside = _parts(value)
+    if inside is None:
+        return name
+    if isinstance(inside, Mapping):
+        texts = [
+            f"{_text(key, above)}: {_text(inside[key], (*above, value))}"
+            for key in inside
+        ]
+        texts.sort()
+    else:
+        texts = [_text(each, (*above, value)) for each in inside]
+    text = f"{name}({', '.join(texts)})"
+    return text if len(text) <= _LONGEST else f"{name}:{_digest(text.encode())}"
 
 
-def _composite_text(value: Any, above: tuple[Any, ...]) -> str:
-    """The text of a group of values, of a record or of a function."""
-
-    def texts(values: Any) -> list[str]:
-        return [_text(each, above) for each in values]
-
+def _parts(value: Any) -> tuple[str, Any]:
+    """The name of a group of values, of a record or of a function, and its parts."""
     if isinstance(value, Mapping):
-        pairs = [f"{_text(key, above)}: {_text(value[key], above)}" for key in value]
-        return f"{{{', '.join(sorted(pairs))}}}"
-    if isinstance(value, Set):
-        return f"{{{', '.join(sorted(texts(value)))}}}"
+        return "dict", value
     if isinstance(value, list | tuple):
-        return f"{type(value).__name__}({', '.join(texts(value))})"
+        return type(value).__name__, value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = texts(getattr(value, name) for name in field_names(value))
-        return f"{_class_name(type(value))}({', '.join(fields)})"
-    if isinstance(value, functools.partial):
-        return f"partial({', '.join(texts((value.func, value.args, value.keywords)))})"
-    if isinstance(value, types.MethodType):
-        return f"{_text(value.__self__, above)}.{value.__name__}"
+        fields = [getattr(value, name) for name in field_names(value)]
+        return _class_name(type(value)), fields
     value = getattr(value, "__wrapped__", value)  # Functions of `jax.jit` have one.
-    if isinstance(value, types.FunctionType):
-        name = f"{value.__module__}.{value.__qualname__}"
-        if "site-packages" in value.__code__.co_filename:
-            return name
-        cells = [x for x in value.__closure__ or () if x != types.CellType()]
-        around = [x.cell_contents for x in cells]
-        around += [*(value.__defaults__ or ()), value.__kwdefaults__]
-        return f"{name}({', '.join(texts(around))})"
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if name is None:
-        return _class_name(type(value))
-    return f"{getattr(value, '__module__', None) or type(value).__name__}.{name}"
+        return _class_name(type(value)), None
+    name = f"{getattr(value, '__module__', None) or type(value).__name__}.{name}"
+    if not isinstance(value, types.FunctionType):
+        return name, None
+    if "site-packages" in value.__code__.co_filename:
+        return name, None
+    cells = [x.cell_contents for x in value.__closure__ or () if x != types.CellType()]
+    return name, [*cells, *(value.__defaults__ or ()), value.__kwdefaults__]
 
 
 def _is_array(value: Any) -> bool:

@@ -209,12 +209,7 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
             f"cannot read the {kind} {str(path)!r}: it is no file that purerl.save_"
             f"{kind} of this version wrote, or it is damaged."
         ) from None
-    if isinstance(part, Mapping):
-        if "type" not in part:
-            raise ConfigError(
-                f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
-                f"that purerl.save_{kind} wrote."
-            )
+    if isinstance(part, Mapping) and "type" in part:
         return parse_part(part, asked)
     if not is_part(part) or asked not in ("", registry.kind_of(type(part))):
         what = type(part).__name__

@@ -1,9 +1,7 @@
 """Parts of a config as text, such as `DPODrift(alpha=2.0, beta=0.6)`, both ways."""
 
-import ast
 import dataclasses
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
+from purerl.envs.adapters.packages import read_values
 from purerl.envs.base import is_env
 from purerl.networks import modules
 from purerl.serialise import environments
@@ -61,7 +60,6 @@ def _path(function: Any, where: str) -> str:
     return modules.path_of(function)
 
 
-_COLON = ".__colon__."
 # How a part of a kind is written; "" stands for any.
 EXAMPLES = {
     "loss": "ClipDrift(clip_eps=0.2)",
@@ -126,35 +124,14 @@ def part_dict(text: str, kind: str) -> dict[Any, Any]:
 
 def part_dicts(text: str, kind: str) -> dict[Any, dict[Any, Any]]:
     """The dicts of several parts by place or name: `A(x=1), b=mypackage.parts:B()`."""
-    # An import path is an attribute of Python, but for its colon.
-    text_of_python = re.sub(r"(?<=\w):(?=[A-Za-z_])", _COLON, text.strip())
     try:
-        call = ast.parse(f"f({text_of_python})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        given: dict[Any, ast.expr] = dict(enumerate(call.args))
-        given |= {str(k.arg): k.value for k in call.keywords}
-        found = {name: _literal(node) for name, node in given.items()}
-        found = {n: {"type": x} if isinstance(x, str) else x for n, x in found.items()}
-        assert found and all(isinstance(x, dict) for x in found.values())
-        return found
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
+        found = read_values(text)
+    except ValueError:
+        found = {}
+    found = {n: {"type": x} if isinstance(x, str) else x for n, x in found.items()}
+    if not found or not all(isinstance(x, dict) for x in found.values()):
         raise ConfigError(
             f"cannot read the {kind or 'part'} {text!r}; write for example "
             f"{EXAMPLES[kind]}."
-        ) from None
-
-
-def _literal(node: ast.expr) -> Any:
-    """A value of a part's text: a literal, a name, or a part inside the part."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        path = ast.unparse(node).replace(_COLON, ":")
-        assert re.fullmatch(r"[\w.:]+", path)
-        return path
-    if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
-    named = {str(k.arg): _literal(k.value) for k in node.keywords}
-    return {
-        "type": _literal(node.func),
-        **dict(enumerate(map(_literal, node.args))),
-        **named,
-    }
+        )
+    return found

@@ -9,7 +9,6 @@ import yaml
 
 # A rule of DiscoRL, the largest part of a config, has 750,000 numbers.
 MAX_TEXT = 20_000_000  # Characters of a file.
-MAX_VALUES = 1_000_000  # Values of a file, those of an alias counted where it stands.
 MAX_DEPTH = 50
 
 
@@ -39,7 +38,8 @@ def read_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: it is neither; a mapping in it has a key twice, so that nobody
-            would know which counts; or it is larger than a config can be.
+            would know which counts; it has an alias, of which a few lines make values
+            without end; or it is larger than a config can be.
     """
     if len(text) > MAX_TEXT:
         raise _refusal(
@@ -55,40 +55,27 @@ def _refusal(problem: str) -> yaml.YAMLError:
 class _Loader(yaml.SafeLoader):
     """A safe loader with limits, that refuses keys which are given twice."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = self._values = 0
-        self._sizes: dict[int, int] = {}  # Of every finished node, by its identity.
+    _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        is_alias = self.check_event(yaml.AliasEvent)
-        before, self._depth = self._values, self._depth + 1
+        if self.check_event(yaml.AliasEvent):
+            raise _refusal("it has an alias, such as *x; write the value out")
+        self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _refusal(f"values lie in one another more than {MAX_DEPTH} deep")
         node = super().compose_node(parent, index)
-        if is_alias and id(node) not in self._sizes:
-            raise _refusal("a value refers to itself by an alias")
         self._depth -= 1
-        self._values += self._sizes[id(node)] if is_alias else 1
-        if self._values > MAX_VALUES:
-            raise _refusal(
-                f"it holds more than {MAX_VALUES:,} values, those of aliases counted "
-                "wherever they stand; write arrays as .npz"
-            )
-        self._sizes[id(node)] = self._values - before
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        # Here and not where dictionaries are made, as `<<` has put keys in by then.
         node = super().compose_mapping_node(anchor)
-        lines: dict[tuple[str, str], int] = {}
+        lines: dict[str, int] = {}
         for key, _ in node.value:
-            name, line = (key.tag, str(key.value)), key.start_mark.line + 1
+            name, line = str(key.value), key.start_mark.line + 1
             if name in lines:
-                both = sorted({lines[name], line})
-                where = f"lines {both[0]} and {both[1]}" if both[1:] else f"line {line}"
                 raise _refusal(
-                    f"{key.value} is given twice, in {where}; leave one of them out"
+                    f"{name} is given twice, in lines {lines[name]} and {line}; leave "
+                    "one of them out"
                 )
             lines[name] = line
         return node
@@ -99,7 +86,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A safe dumper that puts into quotes what `_Loader` would take for a number."""
+    """A safe dumper without aliases, with quotes around what looks like a number."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 # The numbers of YAML 1.2, in which nothing is octal or has the base 60 by its looks.

@@ -120,8 +120,7 @@ def unflatten(
     if wanted.keys() != flat.keys():
         odd = sorted(wanted.keys() ^ flat.keys())[:3]
         raise ConfigError(
-            f"the checkpoint {source} is of another config: {', '.join(odd)} "
-            "differ. Use the config.yaml beside it."
+            f"the checkpoint {source} is of another config: {', '.join(odd)} differ."
         )
     built = []
     for name, leaf in wanted.items():
@@ -138,14 +137,12 @@ def unflatten(
         if value.shape[1:] != leaf.shape:
             raise ConfigError(
                 f"the checkpoint {source} is of another config: {name} has shape "
-                f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
-                "it."
+                f"{value.shape[1:]}, expected {leaf.shape}."
             )
         if value.dtype != leaf.dtype:
             raise ConfigError(
                 f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
-                f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
-                "that wrote it."
+                f"expected {leaf.dtype}."
             )
         built.append(value)
     return jax.tree.unflatten(structure, built)
@@ -239,11 +236,8 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
         wanted = known[-1] if step is None and known else step
         if wanted is None or wanted not in known:
             what = "checkpoint" if step is None else f"checkpoint {step}"
-            raise ConfigError(
-                f"there is no {what} in {folder}; "
-                f"it has {', '.join(map(str, known)) or 'none'}. "
-                "Give the folder of a run that saved one."
-            )
+            has = ", ".join(map(str, known)) or "none"
+            raise ConfigError(f"there is no {what} in {folder}; it has {has}.")
         path = path_of(folder, wanted)
         try:
             return wanted, _read(path)
@@ -261,7 +255,8 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint; one of `DAMAGE` where it is damaged."""
-    with np.load(path, allow_pickle=False) as file:
+    # NumPy leaves a file open that it opens itself and that is damaged.
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         flat = {name: file[name] for name in file.files}
     stored, types = flat.pop(_DIGEST), json.loads(flat.pop(_TYPES).tobytes())
     flat |= {name: flat[name].view(np.dtype(kind)) for name, kind in types.items()}

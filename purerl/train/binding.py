@@ -23,14 +23,14 @@ from purerl.config import (
     TrainConfig,
     apply_overrides,
     is_part,
-    terms_of,
     validate_fields,
 )
 from purerl.hooks import with_metrics
 from purerl.keys import MAX_UPDATES
-from purerl.learning.optimiser import annealed, check_frozen
-from purerl.losses.extra import check_terms
-from purerl.optimisers.check import check_optimisers
+from purerl.learning.optimiser import annealed
+from purerl.losses.check import check_terms
+from purerl.losses.extra import terms_of
+from purerl.optimisers.check import check_frozen, check_optimisers
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (
@@ -162,9 +162,8 @@ def bind(config: TrainConfig, on_host: bool = False, trains: bool = True) -> Bou
     env = resolve_env(config)
     if env.on_host and not on_host:
         raise ConfigError(
-            f"env {env.name!r} is stepped on the host, and this needs an environment "
-            "that a compiled program can hold; train with purerl.run(config, seeds=N) "
-            "or `purerl train`, which take the agents in turns."
+            f"env {env.name!r} is stepped on the host, and no compiled program can "
+            "hold it; train with purerl.run(config, seeds=N) or `purerl train`."
         )
     resolved = auto.resolve(config, env)
     check_environment_stays(resolved)
@@ -194,21 +193,21 @@ def _check_terms_are_read(bound: Bound) -> None:
         state = jax.eval_shape(algorithm.init, jax.random.key(0))
         return jax.eval_shape(algorithm.step, state)[1]
 
-    for name in reported(bound.config.replace(extra_loss=None)):
-        if name in terms_of(bound.config):
+    plain = reported(bound.config.replace(extra_loss=None))
+    metrics = reported(bound.config)
+    for name in terms_of(bound.config):
+        if name in plain:
             raise ConfigError(
                 f"extra_loss: {name} is reported already; give the term another name, "
                 f"such as extra_loss={{'my_{name}': ...}}."
             )
-    metrics = reported(bound.config)
-    left = [name for name in terms_of(bound.config) if name not in metrics]
-    if left:
-        raise ConfigError(
-            f"extra_loss must be None in {type(bound.config).__name__}, got "
-            f"{left[0]}: nothing in its update adds terms to a loss. The learners with "
-            "networks do; an algorithm of your own that takes its gradient steps by "
-            "on_policy.fit or gradient_step does too. Leave it out."
-        )
+        if name not in metrics:
+            raise ConfigError(
+                f"extra_loss must be None in {type(bound.config).__name__}, got {name}:"
+                " nothing in its update adds terms to a loss. The learners with "
+                "networks do, and on_policy.fit and gradient_step for an algorithm of "
+                "your own."
+            )
 
 
 def _validate(config: TrainConfig, env: Environment) -> None:
@@ -257,8 +256,7 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
     if num_updates > MAX_UPDATES:
         raise ConfigError(
             f"total_timesteps may be {MAX_UPDATES:,} updates of "
-            f"{config.steps_per_update} steps, got {config.total_timesteps:,}; make an "
-            "update longer (num_envs, num_steps, rounds_per_update)."
+            f"{config.steps_per_update} steps, got {config.total_timesteps:,}."
         )
     max_steps = time_limit(config, env)
     by_steps = config.total_timesteps / (config.eval_episodes * max_steps)

@@ -97,7 +97,7 @@ def make_train(
     return train
 
 
-def check_key(key: Array) -> None:
+def check_key(key: Any) -> None:
     """Refuse anything but one typed key.
 
     Raises:
@@ -119,23 +119,11 @@ def check_key(key: Array) -> None:
 
 
 def _check_draw(key: Any) -> None:
-    """Refuse anything but one key to draw actions with, or none.
-
-    Raises:
-        ConfigError: with what to call instead.
-    """
-    if key is None:
-        return
-    shape = shape_of_keys(key)
-    if shape is None:
+    """Refuse anything but one key, typed or old, to draw actions with, or none."""
+    if key is not None and shape_of_keys(key) != ():
         raise ConfigError(
-            f"key of a policy must be a random key, got {shown(key)}; give "
-            "jax.random.key(0), or no key for the deterministic action."
-        )
-    if shape:
-        raise ConfigError(
-            f"a policy takes one key for all observations, got {shape} of them; use "
-            "jax.vmap(policy)(obs, keys)."
+            "key of a policy must be one key for all observations, got "
+            f"{shown(key)}; for several use jax.vmap(policy)(obs, keys)."
         )
 
 

@@ -161,9 +161,8 @@ def check_time_limit(bound: Bound, config: TrainConfig) -> None:
     limit = time_limit(config, bound.env)
     if limit > planned:
         raise ConfigError(
-            f"override 'env_params.max_steps_in_episode' allows episodes of {limit} "
-            f"steps, but evaluations are planned for {planned}. Set eval_max_steps to "
-            "the longest episode, or num_evaluations=0."
+            f"override 'env_params.max_steps_in_episode' is {limit}, but evaluations "
+            f"are planned for {planned}. Set eval_max_steps, or num_evaluations=0."
         )
 
 
@@ -181,17 +180,29 @@ def evaluate_agent(
         env_params: Numbers of the environment.
         recurrence: Functions by which the algorithm acts with a memory.
     """
-    result = play_evaluation(
+    key, episodes = evaluation_key(state), config.eval_episodes
+    result = _play(bound, env_params, recurrence, state, key, episodes)
+    steps = state.update.astype(jnp.uint32) * jnp.uint32(bound.plan.steps_per_update)
+    return {"env_steps": steps, **result._asdict()}
+
+
+def _play(
+    bound: Bound,
+    env_params: PyTree,
+    recurrence: Recurrence,
+    state: PyTree,
+    key: Array,
+    episodes: int,
+) -> Evaluation:
+    return play_evaluation(
         bound.env,
         env_params,
         partial(recurrence.act, state),
-        evaluation_key(state),
-        memory=recurrence.init((config.eval_episodes,)),
-        num_episodes=config.eval_episodes,
+        key,
+        memory=recurrence.init((episodes,)),
+        num_episodes=episodes,
         max_steps=bound.plan.eval_max_steps,
     )
-    steps = state.update.astype(jnp.uint32) * jnp.uint32(bound.plan.steps_per_update)
-    return {"env_steps": steps, **result._asdict()}
 
 
 def evaluate_afresh(
@@ -216,12 +227,4 @@ def evaluate_afresh(
         recurrence = drawing(recurrence, key_act)
     env_params = bind_params(bound.env, config.env_params)
     episodes = num_episodes or config.eval_episodes
-    return play_evaluation(
-        bound.env,
-        env_params,
-        partial(recurrence.act, state),
-        key,
-        memory=recurrence.init((episodes,)),
-        num_episodes=episodes,
-        max_steps=bound.plan.eval_max_steps,
-    )
+    return _play(bound, env_params, recurrence, state, key, episodes)

@@ -33,4 +33,4 @@ def rows_of(module, agent, state, rollout):
     """The rows of minibatches that an algorithm makes of a rollout."""
     found = module.targets(agent, state, rollout)
     batch = found[0] if isinstance(found[0], tuple) else found
-    return on_policy.rows_of(agent, state, rollout, batch)
+    return agent.rows_of(state, rollout, batch)

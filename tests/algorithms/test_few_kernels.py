@@ -68,7 +68,8 @@ def fitted(config, platform):
 
     def fit(state, batch, key):
         with traced_for(platform):
-            return on_policy.fit(parts, state, ppo.loss, batch, key)
+            steps = jax.tree.map(lambda x: x[None], batch)
+            return on_policy.fit(parts, state, None, ppo.loss, steps, key)
 
     traced = jax.jit(fit).trace(*given)
     products = str(traced.jaxpr).count("dot_general[")

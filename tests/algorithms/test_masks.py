@@ -191,11 +191,9 @@ def _check_policy(config, state, kind):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (boxes.Odd("size"), r"need 2 truth values: MultiBinary\(2\)"),
-        (boxes.Odd("floats"), "need 2 truth values"),
-        (boxes.Odd("alone"), "has no observation beside its mask"),
+        *((boxes.Odd(x), "truth value for each") for x in ("size", "floats", "alone")),
         (boxes.Odd("inside"), "inside another part of its observation"),
-        (boxes.Odd("continuous"), "a mask is for Discrete and MultiDiscrete ones"),
+        (boxes.Odd("continuous"), "A mask is for Discrete and MultiDiscrete actions"),
     ],
 )
 def test_a_mask_that_does_not_fit_is_refused(env, words):

@@ -189,7 +189,7 @@ def test_a_policy_acts_without_what_the_critic_alone_sees(kind):
         ),
         (
             purerl.PPOConfig(env=boxes.Privileged(), actor_keys="obs"),
-            r"actor_keys must be keys .* got 'obs'",
+            "actor_keys must name keys .* got 'obs'",
         ),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
     shared = policy_gradient.make_agent(bound.config, bound.env)
     params = on_policy.init(shared, lambda params: (), key).params
     obs = jax.random.normal(key, (5, 2, 4))
-    inputs = on_policy.inputs(shared, params, obs)
+    inputs = shared.inputs(params, obs)
     value = shared.critic.apply(params["critic"], inputs)
     logits = shared.on_features.apply(params["actor"], inputs)
     torso = networks.make_torso("mlp", (4,), (4,), "tanh")

@@ -224,7 +224,7 @@ def test_other_levels_than_mazes_are_replayed():
         ({"replay_probability": 0.0}, "replay_probability must be greater than 0"),
         (
             {"buffer_size": 57},
-            r"num_envs=4 and num_steps=12 plays 28 levels .* and 29 .* nothing is",
+            r"plays 28 levels .* and 29 .* nothing is learned",
         ),
         ({"score": "regret"}, "score must be"),
     ],
@@ -238,7 +238,6 @@ def test_what_cannot_work_is_refused(changes, words):
     ("overrides", "words"),
     [
         ({"replay_probability": 0.0}, "replay_probability must be greater than 0 with"),
-        ({"replay_probability": jnp.float32(0.0)}, "so nothing would be learned"),
         ({"min_fill": 1.0}, r"plays 28 levels .* and 29 \(min_fill x buffer_size\)"),
     ],
 )

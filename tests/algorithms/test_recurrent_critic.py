@@ -76,7 +76,7 @@ class Rolled:
 
     def outputs(self, network, rows):
         """What a network says of the steps, `[N, ...]`."""
-        samples = on_policy.samples_of(self.parts, self.state.params, rows)
+        samples = self.parts.samples_of(self.state.params, rows)
         head = self.parts.networks[network]
         found = head.apply(self.state.params[network], samples.obs)
         if network == "critic":

@@ -56,14 +56,7 @@ def test_it_learns_what_only_a_memory_can(remembers):
     assert abs(remembers.metrics["episode_return"][0]) < 0.5  # it began at chance
 
 
-# Where memory must end
-
-
 # Acting and learning, against a reference
-
-
-def bound(config):
-    return agent_of(config)
 
 
 def remember(parts, params, obs, memory):
@@ -100,7 +93,7 @@ def of(network, memory):
 @pytest.fixture(scope="module", params=slow_but(CHAINS, "one memory"))
 def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
-    parts = bound(CHAINS[request.param])
+    parts = agent_of(CHAINS[request.param])
     algorithm = on_policy.algorithm(parts, ppo.learn)
     start, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
     for _ in range(3):
@@ -211,7 +204,7 @@ def test_learning_runs_the_very_network_that_acted(rolled):
         )
         expected = of(network, memories)
         np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-6)
-    samples = on_policy.samples_of(parts, start.params, sequences)
+    samples = parts.samples_of(start.params, sequences)
     outputs = parts.actor.apply(start.params["actor"], samples.obs)
     log_prob = parts.head.log_prob(outputs, samples.action)
     np.testing.assert_allclose(log_prob, samples.log_prob, rtol=1e-5, atol=1e-6)
@@ -304,7 +297,7 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
-        ({"num_minibatches": 3}, r"num_envs \(16\) must be .* got 3: .* 2 or 4"),
+        ({"num_minibatches": 3}, r"\(16\), whole .* got 3; .* 2 or 4"),
         ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
         ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
         ({"head_sizes": (0,)}, "head_sizes must be positive whole numbers"),

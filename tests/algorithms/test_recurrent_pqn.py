@@ -105,7 +105,7 @@ def test_it_learns_what_only_a_memory_can():
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
-        ({"num_minibatches": 3}, r"num_envs \(4\) must be .* nearest: 2 or 4"),
+        ({"num_minibatches": 3}, r"\(4\), whole sequences, must be .* nearest: 2 or 4"),
         ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
         ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 6"),
         ({"critic": nets.Policy(3)}, "values of 2 actions"),

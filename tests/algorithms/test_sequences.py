@@ -98,7 +98,7 @@ class Rolled:
     def seen(self, params, **changes):
         """What heads see of a memory, `[B, T, H]`, in the order of the steps."""
         parts, rows = self.rows(**changes)
-        samples = on_policy.samples_of(parts, params, rows)
+        samples = parts.samples_of(params, rows)
         return self.side.seen(samples.obs).reshape(ENVS, STEPS, -1)
 
     def gradient(self, params, **changes):
@@ -240,11 +240,11 @@ def test_it_trains_with_sequences_and_burn_in(changes):
         ({"burn_in": 2}, "burn_in must be 0 where a sequence is a whole rollout"),
         (
             {"sequence_length": 4, "burn_in": 5},
-            r"at most sequence_length \(4, of num_steps 12\) elsewhere, got 5",
+            r"at most sequence_length \(4\) elsewhere, got 5",
         ),
         (
             {"sequence_length": 4, "num_minibatches": 5},
-            r"sequence_length \(12\) must be .* whole sequences; nearest: 4 or 6",
+            r"sequence_length \(12\), whole sequences, must be .*nearest: 4 or 6",
         ),
         ({"memory": "transformer", "memory_size": 6}, "memory_size must fit .* got 6"),
         ({"memory": nets.Leaky(fault="ones")}, "initial.shape. of zeros"),

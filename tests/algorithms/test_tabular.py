@@ -11,7 +11,7 @@ import purerl
 from purerl import envs
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import resolve_env, with_params
-from purerl.algorithms import tabular
+from purerl.algorithms import every_step, tabular
 from purerl.algorithms.tabular import METHODS, Moment, TabularConfig
 from purerl.config import ConfigError
 from purerl.envs.gridworld import Model, action_values
@@ -20,6 +20,12 @@ from tests.helpers import slow_but
 
 GRID = {"size": (3, 3), "start": (2, 2), "goal": (0, 0)}
 PAIR = np.array([[[1.0, 2.0], [3.0, 5.0]], [[4.0, 0.5], [6.0, 1.0]]], np.float32)
+
+
+def step_of(parts):
+    """One update of a tabular method."""
+    steps = tabular.steps_of(parts)
+    return partial(every_step.take_steps, parts.config, parts.stepper, steps)
 
 
 def coins(second=False, toss=0.9, action=0, tie=0):
@@ -114,7 +120,7 @@ def step_once(method, **changes):
     )
     parts = tabular.build(config, resolve_env(config))
     state = tabular.init(parts, jax.random.key(0))
-    after, metrics = jax.jit(partial(tabular.step, parts))(state)
+    after, metrics = jax.jit(step_of(parts))(state)
     return parts, state, after, metrics
 
 
@@ -128,7 +134,7 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
     state = tabular.init(parts, jax.random.key(0))
     q = state.params["q"].at[0, 5].set(7.0).at[0, 8].set(jnp.array([100.0, 0, 0, 0]))
     always = parts._replace(config=config.replace(epsilon=0.0))
-    step = jax.jit(partial(tabular.step, always))
+    step = jax.jit(step_of(always))
     after, metrics = step(state._replace(params={"q": q}))
     assert int(metrics["episodes"]) == 1 and int(after.envs.obs[0]) == 8
     expected = 100 + 0.1 * (0 + 0.9 * 7 - 100)
@@ -138,7 +144,7 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
 
 def test_sarsa_takes_the_action_that_its_target_was_made_of():
     parts, _, state, _ = step_once("sarsa", epsilon=1.0)
-    step = jax.jit(partial(tabular.step, parts))
+    step = jax.jit(step_of(parts))
     taken = []
     for _ in range(30):
         planned, visits = int(state.next_action[0]), state.visits
@@ -235,7 +241,7 @@ def test_an_environment_on_the_host_without_numbered_states_is_refused():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"env": "CartPole-v1"}, r"Discrete\(n\), got Box.* of CartPole-v1; use"),
+        ({"env": "CartPole-v1"}, r"Discrete\(n\), got Box.* of CartPole-v1; DQN"),
         ({"frozen": ("q",)}, "frozen: q are all that this agent learns"),
         ({"method": "dyna"}, "method must be one of q_learning, sarsa"),
         ({"epsilon": 1.5}, "epsilon must lie between 0 and 1"),
@@ -251,7 +257,7 @@ def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
     config = TabularConfig(env="CliffWalking-v0", method="double_q")
     parts = tabular.build(config, resolve_env(config))
     step, state = (
-        jax.jit(partial(tabular.step, parts)),
+        jax.jit(step_of(parts)),
         tabular.init(parts, jax.random.key(2)),
     )
 
@@ -299,6 +305,6 @@ def test_sarsa_chooses_anew_where_an_episode_begins():
     )
     parts = build(config)
     state = tabular.init(parts, jax.random.key(0))
-    after, metrics = jax.jit(partial(tabular.step, parts))(state)
+    after, metrics = jax.jit(step_of(parts))(state)
     assert int(metrics["episodes"]) == 1
     assert after.next_action.tolist() == [tabular.NONE]

@@ -1,10 +1,8 @@
 """Wrappers and distributions in configs: flags, files, runs that stop and go on."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ from purerl.envs.wrappers import FrameStack, Randomised, StickyActions
 from purerl.randomisation import Choice, Uniform
 from purerl.report import evaluating
 from purerl.runner.manifest import is_rebuildable
-from tests.helpers import StopAfter, assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, tiny_config
 
 
 @dataclasses.dataclass
@@ -34,11 +32,10 @@ class Options:
     ],
 )
 def test_gymnasium_has_not_the_numbers_of_the_training(changes, name):
-    saved = SimpleNamespace(config=tiny_config(**changes))
     with pytest.raises(ConfigError, match=rf"lacks the {name} that the agents"):
-        evaluating._refuse_changes(saved, ())
+        evaluating._check_same_game(tiny_config(**changes), ())
     own = tiny_config(env_params={"length": 0.5, "max_steps_in_episode": 500})
-    evaluating._refuse_changes(SimpleNamespace(config=own), ())
+    evaluating._check_same_game(own, ())
 
 
 def read(words, config=None):
@@ -95,7 +92,7 @@ def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
         pass
 
     known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)
     envs.register_wrapper("Same", Same)
     config = tiny_config(env_wrappers=("Same",))
     assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)
@@ -121,29 +118,6 @@ RANDOM = tiny_config(
     env_params={"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0))},
     total_timesteps=320,
 )
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path):
-    options = {
-        "seeds": 2,
-        "lanes": 2,
-        "segment_updates": 3,
-        "progress": False,
-        "checkpoint_seconds": 0.0,
-    }
-    whole = purerl.run(RANDOM, **options)
-    out = tmp_path / "run"
-    stopped = purerl.run(RANDOM, out=out, trackers=[StopAfter(3)], **options)
-    assert not stopped.finished
-    # From the file alone, as `purerl train --resume` does.
-    saved = purerl.load_run(out).config
-    assert saved.env_params == RANDOM.env_params
-    resumed = purerl.run(saved, out=out, resume=True, **options)
-    assert_same_bits(
-        (resumed.state, resumed.metrics, resumed.evaluation),
-        (whole.state, whole.metrics, whole.evaluation),
-    )
 
 
 @pytest.mark.slow(optimised=False)
@@ -179,16 +153,6 @@ def test_a_run_is_evaluated_with_other_numbers(tmp_path, capsys):
     assert "7.0" in capsys.readouterr().out
     assert cli.main(["evaluate", str(out), "--gymnasium"]) != 0
     assert "lacks the wrappers" in capsys.readouterr().err
-
-
-def test_vmapped_numbers_of_a_wrapper_are_each_of_them():
-    config = tiny_config(env_wrappers=("ScaleReward",), total_timesteps=64)
-    train = purerl.make_train(config)
-    factors = {"env_params.reward_factor": jnp.array([1.0, 10.0])}
-    result = jax.jit(jax.vmap(train, in_axes=(None, 0)))(jax.random.key(0), factors)
-    lengths = np.asarray(result.metrics["episode_length"])[:, 0]
-    returns = np.asarray(result.metrics["episode_return"])[:, 0]
-    np.testing.assert_allclose(returns, lengths * [1.0, 10.0], rtol=1e-6)
 
 
 def test_nested_lists_are_options_of_the_environment_too():

@@ -111,15 +111,11 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
     "args",
     [
         ["train", "--out", ""],
-        ["train", "--out="],
-        ["sweep", "--out", ""],
-        ["tune", "--out", ""],
-        ["compare", "--setting", "own:", "--out", ""],
+        ["sweep", "--out="],
         ["train", "--resume", ""],
         ["train", "--config", ""],
         ["plot", ""],
         ["evaluate", ""],
-        ["report", ""],
     ],
 )
 def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
@@ -132,5 +128,5 @@ def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
 
 
 def test_the_home_of_nobody_is_no_folder():
-    with pytest.raises(purerl.ConfigError, match=r"out must be.*without ~\.$"):
+    with pytest.raises(purerl.ConfigError, match="out must be the path"):
         purerl.run(tiny_config(), out="~nobody-of-that-name/x", progress=False)

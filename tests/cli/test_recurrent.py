@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import main
 from purerl.runner.result import load_run
 
 pytestmark = pytest.mark.slow
@@ -42,13 +41,6 @@ def folder(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
     purerl.run(CONFIGS[request.param], seeds=2, out=out, lanes=2, progress=False)
     return out
-
-
-def test_evaluate_plays_them(folder, capsys):
-    assert main(["evaluate", str(folder), "--episodes", "2"]) == 0
-    assert "2 episodes" in capsys.readouterr().out
-    assert main(["evaluate", str(folder), "--episodes", "2", "--gymnasium"]) == 0
-    assert "Gymnasium's own CartPole-v1" in capsys.readouterr().out
 
 
 def with_random_networks(saved):

@@ -12,7 +12,6 @@ from purerl.cli import main
 from purerl.comparison import api
 from purerl.config import ConfigError
 from purerl.execution import cache
-from purerl.report import page_comparison
 from purerl.storage import folders
 from tests.comparison.small import (
     CONFIG,
@@ -22,7 +21,6 @@ from tests.comparison.small import (
     SLOW,
     SMALL,
 )
-from tests.comparison.test_losses import make
 
 PLACE = "CartPole-v1"
 
@@ -171,21 +169,6 @@ def test_the_page_has_the_table_the_curves_and_the_settings(folder, capsys):
     assert f'data-v="{row.mean:.1f}"' in text
     assert "DQN: a whole configuration, dqn" in text
     assert "hidden_sizes=[9], num_steps=32" in text
-
-
-@pytest.mark.parametrize(
-    "gaps, words",
-    [
-        ((-34.0, -90.0), "None is above own by final return in A; nearest: slow, -34 "),
-        ((-90.0, 5.0), "Furthest above own by final return in A: fast, +5 "),
-        ((0.0, -1.0), "None is above own by final return in A; nearest: slow, +0 "),
-    ],
-)
-def test_the_headline_says_above_only_of_what_is_above(gaps, words):
-    own = np.array([100.0, 200.0, 300.0])
-    scores = np.stack([own, *(own + gap for gap in gaps)])[None]
-    found = make(scores, "own", "A", ("own", "slow", "fast"))
-    assert words in page_comparison._note(found)
 
 
 def test_blocks_are_narrowed_until_they_fit(monkeypatch):

@@ -338,5 +338,5 @@ def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
         plots.slices,
         tables.best_table,
     ):
-        with pytest.raises(ConfigError, match=r"got another one.*normalised"):
+        with pytest.raises(ConfigError, match="got another one"):
             call(data)

@@ -500,17 +500,6 @@ def test_every_number_of_a_config_can_be_traced(name):
     assert len(leaves) >= 3 and all(isinstance(x, float) for x in leaves)
 
 
-def test_a_gradient_without_a_bound_is_learned_from(name):
-    config = small(name)
-    if "max_grad_norm" not in field_names(config):
-        pytest.skip("its gradient is never clipped")
-    shapes = [
-        jax.eval_shape(purerl.make_train(config.replace(max_grad_norm=bound)), KEY)
-        for bound in (None, 1.0)
-    ]
-    assert shapes[0] == shapes[1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "dqn", "pqn", "mpo", "recurrent_dqn", "lpg"])
 def test_no_bound_of_the_gradient_is_one_that_it_never_reaches(name):

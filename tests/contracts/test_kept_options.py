@@ -1,21 +1,12 @@
 """What changes what is computed or written is in a folder, and is taken by a resume."""
 
-import dataclasses
-import html
 import inspect
 import json
 
 import pytest
 
 import purerl
-from purerl import ConfigError
-from purerl.cli import evolve as evolve_command
-from purerl.cli import flags, main
-from purerl.cli import train as train_command
-from purerl.meta.setup import EvolveOptions
-from purerl.report.page import folder_page
-from purerl.runner.options import options_of
-from purerl.runner.run import RunOptions
+from purerl.cli import main
 from purerl.storage import folders
 from tests.storage.every_kind import AXES, CONFIG, SHARED, WRITE
 
@@ -79,28 +70,6 @@ def test_a_folder_has_every_option_that_changes_it(written, kind):
     assert not options - known
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "allowed"),
-    [
-        ("run", RunOptions, train_command.RESUME_FLAGS),
-        ("evolution", EvolveOptions, evolve_command._RESUME),
-    ],
-)
-def test_what_may_be_given_with_resume_is_the_folders_own_if_it_is_not(
-    written, kind, options, allowed
-):
-    kept = set(names_in(written[kind])) - OF_THE_CALL
-    for field in dataclasses.fields(flags.flags_of(options)):
-        if field.name.replace("_", "-") in allowed and field.name in kept:
-            told = field.name == "generations"  # `main` looks whether it was given
-            assert told or field.default is None, field.name
-    tracking = {flag.name for flag in options_of(options)["trackers"].flags}
-    others = {name.replace("-", "_") for name in allowed} - kept - OF_THE_CALL
-    assert others <= {
-        *(*tracking, "coordinator", "num_processes", "process", "device", "compile")
-    }
-
-
 def test_an_evolution_goes_on_with_its_snapshots(tmp_path):
     out, words = tmp_path / "out", ["--no-progress"]
     WRITE["evolution"](out)
@@ -131,14 +100,3 @@ def test_a_sweep_goes_on_with_its_states(tmp_path):
     purerl.sweep(CONFIG, AXES, keep_states=True, **options)
     more = purerl.sweep(CONFIG, AXES, **{**options, "seeds": 2}, extend=True)
     assert more.state({"learning_rate": 1e-2}, 1) is not None
-    purerl.sweep(CONFIG, AXES, **{**options, "out": tmp_path / "none"})
-    with pytest.raises(ConfigError, match="keep_states is False there and True here"):
-        again = {**options, "out": tmp_path / "none"}
-        purerl.sweep(CONFIG, AXES, keep_states=True, **again)
-
-
-@pytest.mark.parametrize("kind", ["sweep", "pbt", "halving", "tune", "comparison"])
-def test_the_options_that_a_folder_keeps_are_on_its_page(root, written, kind):
-    page = folder_page(root / kind, root / f"{kind}.html").read_text()
-    for name, value in written[kind]["options"].items():
-        assert html.escape(f"{name}={value}") in page

@@ -121,11 +121,9 @@ def test_parameters_are_those_of_the_environment_and_the_channel(env):
     assert bound.length == np.float32(0.7) and bound.gravity == 9.8
     np.testing.assert_array_equal(bound.channel.bias_out, [1.0, -2.0])
     assert not np.any(bound.channel.weight_in)
-    with pytest.raises(
-        ConfigError, match=r"channel.weight_in has shape \(4, 16\), expected \(4, 5\)"
-    ):
+    with pytest.raises(ConfigError, match="channel must be a Channel with arrays"):
         bind_params(env, {"channel": CheapTalk(CartPole()).silent_channel()})
-    with pytest.raises(ConfigError, match="channel must be a Channel like the default"):
+    with pytest.raises(ConfigError, match="channel must be a Channel with arrays"):
         bind_params(env, {"channel": {"weight_in"}})
 
 

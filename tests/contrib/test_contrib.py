@@ -59,5 +59,5 @@ def test_its_names_are_taken():
     class Other(losses.ClipDrift):
         pass
 
-    with pytest.raises(ConfigError, match=r"FormulaDrift.* is registered already"):
+    with pytest.raises(ConfigError, match=r"FormulaDrift.* registered under that name"):
         losses.register("FormulaDrift", Other)

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.acting.rollout import Transition
 from purerl.contrib.disco import learner, meta_network
-from purerl.contrib.disco.learner import Predictions
+from purerl.contrib.disco.meta_network import Predictions
 from purerl.rules import CMPORule, DiscoRule
 from tests.contrib import disco_case as known
 
@@ -41,17 +40,17 @@ def calls(rule, sizes):
     memory, moments = rule.init(), learner.init_moments()
     found = []
     for number in range(known.CALLS):
-        batch, outputs = trajectories(known.case(number, sizes))
-        values, moments = learner.estimate(Numbers, batch, outputs, moments)
-        inputs = learner.rule_inputs(batch, outputs, values)
+        inputs = trajectories(known.case(number, sizes))
+        values, moments = learner.estimate(Numbers, inputs, moments)
+        inputs = inputs._replace(values=values)
         targets, memory = rule(inputs, memory)
-        losses = learner.losses(Numbers, batch, outputs, targets, values)
+        losses = learner.losses(Numbers, inputs, inputs.online, targets)
         found.append((inputs, targets, memory, values, losses))
     return found
 
 
 def trajectories(case):
-    """A case as a batch: as in the authors' code, what follows a step is the next one.
+    """A case as inputs: as in the authors' code, what follows a step is the next one.
 
     With us it is the observation before any reset, which for a step within an episode
     is the same.
@@ -62,23 +61,18 @@ def trajectories(case):
         return Predictions(*(x[part] for x in made))
 
     now, after = slice(None, -1), slice(1, None)
-    outputs = learner.Made(
+    flag = jnp.asarray(case.terminated)
+    return meta_network.DiscoInputs(
+        jnp.asarray(case.action),
+        single.reward,
+        flag,
+        jnp.zeros_like(flag),
+        single.behaviour,
         of(single.online, now),
         of(single.online, after),
         of(single.target, now),
         of(single.target, after),
     )
-    flag = jnp.asarray(case.terminated)
-    batch = Transition(
-        obs=jnp.zeros(()),
-        action=jnp.asarray(case.action),
-        log_prob=single.behaviour,
-        reward=single.reward,
-        next_obs=jnp.zeros(()),
-        terminated=flag,
-        truncated=jnp.zeros_like(flag),
-    )
-    return batch, outputs
 
 
 def close(found, expected, tolerance=2e-5):

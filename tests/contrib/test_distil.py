@@ -94,7 +94,7 @@ def test_a_network_is_come_near_to():
         (lambda: purerl.distil(MLPDrift.zeros(4)), "MLPDrift is zero at all samples"),
         (
             lambda: FormulaDrift.make(rise=("cube(r-1)",)),
-            r"rise has the term 'cube\(r-1\)'",
+            r"for each term, got \['cube\(r-1\)'\]",
         ),
     ],
 )

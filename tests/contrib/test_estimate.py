@@ -14,9 +14,7 @@ from purerl.execution.memory import MemoryModel
 from purerl.train import bind
 from tests.helpers import tiny_config
 
-ROUND = Device(
-    "round", 1e9, 1e12, 1e13, 2.0, dict.fromkeys(NUMBERS, "made up"), "", True
-)
+ROUND = Device("round", 1e9, 1e12, 1e13, 2.0, dict.fromkeys(NUMBERS, "made up"), "")
 
 
 @pytest.mark.parametrize("name", ["h200", "h100", "a100", "rtx4090"])
@@ -38,7 +36,7 @@ def description(**changes):
     [
         (None, "must be one of a100, h100, h200, rtx4090 or a YAML file"),
         ("a: [", "must hold a number for each"),
-        (yaml.safe_dump(description(memory=-1)), "memory in .* must be a positive"),
+        (yaml.safe_dump(description(memory=-1)), "memory, .* must be positive numbers"),
     ],
 )
 def test_a_bad_description_gets_a_sentence(text, fragment, tmp_path):
@@ -91,7 +89,7 @@ def test_lanes_follow_the_memory_of_the_device():
 def test_what_the_compiler_counts_wins_and_may_fail(monkeypatch):
     bound = bind(tiny_config())
     monkeypatch.setattr(estimate, "is_installed", lambda: True)
-    counted = estimate.Compiled(100, MemoryModel(1_000, 2_000, 500))
+    counted = 100, MemoryModel(1_000, 2_000, 500)
     monkeypatch.setattr(estimate, "compile_segment", lambda *_: counted)
     found = estimate.estimate(bound, 8, 2, ROUND)
     assert found.is_compiled and found.kernels == 100 * 20 / 2
@@ -101,10 +99,9 @@ def test_what_the_compiler_counts_wins_and_may_fail(monkeypatch):
         raise RuntimeError("no topology")
 
     monkeypatch.setattr(estimate, "compile_segment", fail)
-    fallen = estimate.estimate(bound, 8, 2, ROUND)
-    assert not fallen.is_compiled and fallen.remark == "RuntimeError: no topology"
-    alone = estimate.estimate(bound, 8, 2, ROUND, is_compiled=False)
-    assert alone.kernels == fallen.kernels and not alone.remark
+    with pytest.raises(ConfigError, match=r"--no-compile\. RuntimeError: no topology"):
+        estimate.estimate(bound, 8, 2, ROUND)
+    assert not estimate.estimate(bound, 8, 2, ROUND, is_compiled=False).is_compiled
 
 
 TINY = [

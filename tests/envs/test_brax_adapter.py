@@ -8,7 +8,6 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 import pytest
 
@@ -17,7 +16,6 @@ from purerl import envs
 from purerl.acting.environment import is_built_in
 from purerl.cli import main
 from purerl.envs.adapters import brax as adapter
-from purerl.envs.adapters import packages
 from purerl.envs.adapters.brax import BraxEnvironment, BraxParams
 from purerl.runner import manifest
 from purerl.train import bind
@@ -40,23 +38,6 @@ def test_making_an_environment_prints_nothing():
     code = "from purerl import envs; envs.make('brax/halfcheetah')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-
-
-def test_a_warning_about_a_model_still_arrives(capsys):
-    heard = []
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(heard.append)
-    try:
-        with packages.loading():
-            mujoco.get_mju_user_warning()("an attribute is deprecated")
-            mujoco.get_mju_user_warning()("the simulation is unstable")
-        assert heard == ["the simulation is unstable"]
-        assert mujoco.get_mju_user_warning() == heard.append
-    finally:
-        mujoco.set_mju_user_warning(before)
-    with packages.loading():
-        mujoco.get_mju_user_warning()("the simulation is unstable")
-    assert capsys.readouterr().err == "WARNING: the simulation is unstable\n"
 
 
 def _changed(field, value):
@@ -197,16 +178,16 @@ def test_the_backend_is_said_where_an_environment_is_described(capsys):
     [
         (
             lambda: BraxEnvironment("cheetah"),
-            "'cheetah' is none of brax's: choose half",
+            "'cheetah' is none of brax's. Did you mean 'half",
         ),
         (lambda: envs.make("brax/ant", legs=5), r"were \['legs'\], which it does not"),
         (
             lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),
-            "params.gravity is read by brax/hopper.*give a value",
+            "params.gravity of brax/hopper must be a number",
         ),
         (
             lambda: _reset_with(damping=jnp.ones(6)),
-            "params.damping is not read by brax/hopper: leave it None",
+            "params.damping of brax/hopper must be None",
         ),
     ],
 )
@@ -302,17 +283,16 @@ def test_an_own_environment_is_stepped_as_brax_does():
 
 @pytest.mark.usefixtures("own")
 def test_names_in_brax_are_asked_when_they_are_looked_up(own):
-    with pytest.raises(ValueError, match="did you mean brax/slower"):
+    with pytest.raises(ValueError, match="Did you mean 'brax/slower"):
         envs.make("brax/slowr")
     del own._envs["slower"]
-    with pytest.raises(ValueError, match=r"register_environment. adds one.*--import"):
+    with pytest.raises(ValueError, match=r"`envs\.register` adds one.*--import"):
         envs.make("brax/slower")
 
 
 def test_an_object_of_brax_is_refused_with_the_way_by_its_name(own):
     env = own.get_environment("slower")
-    words = r"register_environment\('slower', Slower\).* env='brax/slower'"
-    with pytest.raises(purerl.ConfigError, match=words):
+    with pytest.raises(purerl.ConfigError, match=r"brax\.envs\.register_environment"):
         purerl.make_train(purerl.PPOConfig(env=env))
 
 
@@ -340,19 +320,15 @@ for x in (-0.5, 0.5):
 """
 
 
-def drawn(script, opengl):
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MUJOCO_GL": opengl},
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not ctypes.util.find_library("OSMesa"), reason="needs libosmesa6")
 def test_a_cart_that_is_moved_moves_in_the_picture():
-    done = drawn(SCRIPT, "osmesa")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MUJOCO_GL": "osmesa"},
+    )
     places = [line.split() for line in done.stdout.splitlines() if "place" in line]
     assert len(places) == 2, done.stderr
     left, right = (float(words[1]) for words in places)
@@ -360,17 +336,3 @@ def test_a_cart_that_is_moved_moves_in_the_picture():
     assert abs(left + right - 159) < 2  # The camera stands in the middle.
     assert done.stdout.count("(120, 160, 3)") == 2
     assert "Exception ignored" not in done.stderr  # as Python ends
-
-
-@pytest.mark.slow
-def test_an_opengl_that_is_not_there_is_named():
-    code = """
-from purerl import envs
-try:
-    envs.make("brax/inverted_pendulum")
-except ValueError as error:
-    print(error)
-"""
-    done = drawn(code, "nothing-of-this-name")
-    assert "with MUJOCO_GL='nothing-of-this-name'" in done.stdout, done.stderr
-    assert "unset the variable" in done.stdout

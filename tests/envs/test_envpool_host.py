@@ -235,7 +235,7 @@ def test_the_channels_of_pictures_come_last():
 @pytest.mark.parametrize(
     ("id", "options", "sentence"),
     [
-        ("CartPole-v9", {}, r"EnvPool has no 'CartPole-v9': did you mean CartPole-v1"),
+        ("CartPole-v9", {}, "EnvPool has no 'CartPole-v9'. Did you mean 'CartPole-v1"),
         ("CartPole-v1", {"gravity": 3}, "cannot be made with these env_kwargs.*gravit"),
         ("CartPole-v1", {"num_envs": 3}, "num_envs in env_kwargs of .* is decided by"),
     ],

@@ -80,15 +80,6 @@ def test_options_as_files_have_them_and_a_start_that_follows_the_size():
     assert envs.make("GridWorld-v0") == envs.make("GridWorld-v0", start=(7, 11))
 
 
-def test_a_grid_can_be_drawn():
-    env = envs.make("CliffWalking-v0")
-    _, state = env.reset(jax.random.key(0))
-    cells = env.render(state, scale=1)
-    assert cells.shape == (4, 11, 3)
-    assert cells[3, 0].tolist() == [0, 0, 255] and cells[3, 10].tolist() == [255, 0, 0]
-    assert (cells[3, 1:10] == (0, 160, 0)).all() and not cells[:3].any()
-
-
 def test_arms_pay_their_value_with_noise_and_walk_if_they_are_told_to():
     env = envs.make("KArmedBandit-v0")
     params = env.default_params

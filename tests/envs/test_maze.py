@@ -217,19 +217,3 @@ def test_drawn_levels_have_their_distribution():
         expected = 2_000 / count  # chi squared of 168 degrees: 168 +- 4 * 18.3
         assert ((times - expected) ** 2 / expected).sum() < 168 + 4 * 18.4
     assert np.bincount(drawn.start_direction, minlength=4).min() > 400
-
-
-def test_a_picture_has_the_agent_its_nose_the_goal_and_the_walls():
-    env, params = level(["..#", "...", "..."], goal=(2, 0))
-    state = MazeState(jnp.int32(0), jnp.array([1, 1]), jnp.int32(1))  # looks down
-    picture = env.render(state, params, scale=9)
-    assert picture.shape == (27, 27, 3) and picture.dtype == np.uint8
-    middles = picture[4::9, 4::9]
-    assert middles[0, 2].tolist() == [110, 110, 110]
-    assert middles[2, 0].tolist() == [0, 160, 0]
-    assert middles[1, 1].tolist() == [0, 0, 255]
-    assert picture[17, 13].tolist() == [255] * 3 and picture[10, 13].tolist() == [
-        0,
-        0,
-        255,
-    ]

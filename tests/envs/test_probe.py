@@ -105,7 +105,7 @@ def _chain_episodes(env, params):
     return episodes
 
 
-def _fixed_point(env, params, gamma, lam, *, merged):
+def _fixed_point(env, params, gamma, lam):
     """Iterate lambda-return targets averaged over all visits until they stand still."""
     episodes = _chain_episodes(env, params)
     values = np.zeros(env.length + 1)
@@ -114,7 +114,7 @@ def _fixed_point(env, params, gamma, lam, *, merged):
         for rows in episodes:
             target = 0.0
             for position, reward, terminated, truncated in reversed(rows):
-                if terminated or (truncated and merged):
+                if terminated:
                     after = 0.0
                 elif truncated:
                     after = values[position + 1]
@@ -132,10 +132,8 @@ def _fixed_point(env, params, gamma, lam, *, merged):
 def test_chain_values_are_those_of_its_episodes(length, limit, lam):
     env = ChainMDP(length)
     params = ChainParams(limit, 2.0)
-    right = _fixed_point(env, params, 0.9, lam, merged=False)
+    right = _fixed_point(env, params, 0.9, lam)
     np.testing.assert_allclose(right, env.optimal_values(0.9, params), atol=1e-7)
-    wrong = _fixed_point(env, params, 0.9, lam, merged=True)
-    np.testing.assert_allclose(wrong, env.merged_values(0.9, params, lam), atol=1e-7)
 
 
 def test_chain_flags_and_observations():

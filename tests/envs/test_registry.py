@@ -56,10 +56,10 @@ def test_own_names_make_own_environments():
 @pytest.mark.parametrize(
     ("id", "options", "sentence"),
     [
-        ("CartPol-v1", {}, "'CartPol-v1' is not registered: did you mean CartPole-v1"),
-        ("halfcheetah", {}, "did you mean brax/halfcheetah"),
-        ("brax/mine", {}, r"; `brax.envs.register_environment` adds one"),
-        ("Breakout", {}, "did you mean Breakout-MinAtar"),
+        ("CartPol-v1", {}, "'CartPol-v1' is not registered. Did you mean 'CartPole-v1"),
+        ("halfcheetah", {}, "Did you mean 'brax/halfcheetah"),
+        ("brax/mine", {}, "`envs.register` adds one"),
+        ("Breakout", {}, "Did you mean 'Breakout-MinAtar"),
         ("qqqqqqqq", {}, r"registered\. `envs.*craftax/NAME, jumanji/NAME, play"),
         ("Doors-v0", {"doors": 2}, r"\['doors'\].*it takes size, num_doors, obs"),
     ],

@@ -61,10 +61,8 @@ def test_ids_are_the_packages_and_built_in():
         assert envs.source_of(f"{name}/Something") == name
         assert not envs.registry.is_on_host(f"{name}/Something")
     assert is_built_in(purerl.PPOConfig(env=CRAFTAX))
-    with pytest.raises(ValueError, match="did you mean craftax/Craftax-Symbolic-v1"):
+    with pytest.raises(ValueError, match="Did you mean 'craftax/Craftax-Symbolic-v1"):
         envs.make("craftax-symbolic")
-    with pytest.raises(ValueError, match=r"did you mean craftax/Pixels\?"):
-        envs.make("Craftax/Pixels")
 
 
 @pytest.mark.slow
@@ -74,25 +72,25 @@ def test_ids_are_the_packages_and_built_in():
         (
             CRAFTAX,
             {"size": 3},
-            r"were \['size'\], which it does not take; it takes map_",
+            r"were \['size'\], which it does not take",
         ),
-        ("playground/Cartpole", {}, "'Cartpole' is none of Playground's: .*Cartpole"),
+        ("playground/Cartpole", {}, "'Cartpole' is none of Playground's. .*Cartpole"),
         (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
-        ("navix/Empty", {}, "'Empty' is none of Navix's: choose .*Navix-Empty-5x5-v0"),
+        ("navix/Empty", {}, "'Empty' is none of Navix's. .*Navix-Empty-5x5-v0"),
         (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
         (
             NAVIX,
             {"observation_fn": "pixels"},
             "must be one of .*, symbolic, .*got 'pixels'",
         ),
-        ("xminigrid/Empty", {}, "none of XLand-MiniGrid's: .*MiniGrid-Empty-5x5"),
-        (XMINIGRID, {"size": 3}, r"\['size'\], .*takes height, width, view_size"),
+        ("xminigrid/Empty", {}, "none of XLand-MiniGrid's. .*MiniGrid-Empty-5x5"),
+        (XMINIGRID, {"size": 3}, r"\['size'\], which it does not"),
         (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
         ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
-        ("pgx/breakout", {}, "none of Pgx's: choose minatar-breakout"),
+        ("pgx/breakout", {}, "none of Pgx's. Did you mean 'minatar-breakout"),
         ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
-        (PGX, {"sticky": 0.0}, "it takes use_minimal_action_set, sticky_action_prob"),
-        ("popjym/RepeatFirst", {}, "none of POPJym's: choose RepeatFirst"),
+        (PGX, {"sticky": 0.0}, r"\['sticky'\], which it does not"),
+        ("popjym/RepeatFirst", {}, "none of POPJym's. Did you mean 'RepeatFirst"),
         ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
     ],
     indirect=["suite"],

@@ -1,6 +1,6 @@
 """CartpoleSwingup-v0 against trajectories of dm_control, and against mechanics.
 
-`experiments/record_swingup.py` wrote the recordings, from MuJoCo's float64. The
+`experiments/record_swingup.py` of commit cd0c0c95 wrote them from MuJoCo's float64. The
 contract tests (`tests/contracts/test_envs.py`) put all four ids through `envs.check`.
 """
 
@@ -209,20 +209,3 @@ def test_ids_make_the_four_tasks():
     assert CartpoleSwingup() != CartpoleSwingupSparse()
     paid = {kind: (kind.starts_upright, kind.pays_sparsely) for kind in KINDS}
     assert list(paid.values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_render_shows_where_cart_and_pole_are():
-    env = CartpoleSwingup()
-    pole, cart = (200, 140, 90), (40, 40, 60)
-
-    def middle(image, colour):
-        rows, columns = np.nonzero((image == colour).all(axis=-1))
-        return rows.mean(), columns.mean()
-
-    # 2 m are 150 pixels; the pole is 1 m, 75 pixels, long.
-    right = env.render(_state(1.0, 0.0, 0.0, 0.0))
-    assert right.shape == (200, 300, 3) and right.dtype == np.uint8
-    assert middle(right, cart)[1] == pytest.approx(225, abs=1)
-    assert middle(right, pole) == pytest.approx((100 - 37.5, 225), abs=2)
-    hanging = env.render(_state(-1.0, 0.0, math.pi, 0.0))
-    assert middle(hanging, pole) == pytest.approx((100 + 37.5, 75), abs=2)

@@ -120,7 +120,7 @@ class Odd(CartPole):
 @pytest.mark.parametrize(
     ("kind", "key", "space", "words"),
     [
-        (FrameStack, "door", Discrete(3), r"Discrete\(3\) under 'door'"),
+        (FrameStack, "door", Discrete(3), r"observes Discrete\(3\); put One"),
         (TimeObservation, "time", Box(0.0, 1.0, (1,)), "'time'.* have already"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from purerl.execution import cohort as cohorts
 from purerl.execution.cache import ProgramCache, share_programs
-from purerl.execution.cohort import Cohort, Job, advance, make_cohort, stream
+from purerl.execution.cohort import Job, advance, make_cohort, stream
 from purerl.execution.curves import Curves
 from purerl.execution.programs import Members, Program, crossed, cut, every, fill
 from purerl.scale.devices import make_workers
@@ -41,7 +41,7 @@ def test_segments_are_the_run_in_order(whole):
 
 def test_who_is_kept_is_trained_as_if_all_were(cohort, whole):
     list(cohort.segments(SEGMENT))
-    cohort.keep(np.array([0, 2, 4]))  # one in each of three blocks: they are packed
+    cohort.keep(np.array([0, 2, 4]))  # one in each of three blocks
     assert cohort.num_blocks == 2 and cohort.size == 3
     list(cohort.segments(2 * SEGMENT))
     cohort.keep(np.array([1, 2]))
@@ -52,24 +52,6 @@ def test_who_is_kept_is_trained_as_if_all_were(cohort, whole):
     assert_same_bits(cohort.gather(), take(states, [2, 4]))
     assert_same_bits(segment.metrics, take(segments[-1].metrics, [2, 4]))
     np.testing.assert_array_equal(cohort.key_data(), states.key.data[[2, 4]])
-
-
-def test_where_packing_saves_nothing_no_state_moves(cohort, whole, monkeypatch):
-    monkeypatch.setattr(Cohort, "gather", lambda self: pytest.fail("states moved"))
-    cohort.keep(np.array([0, 2, 3]))  # two blocks, one with a lane that only fills it
-    monkeypatch.undo()
-    found = [s.metrics for s in cohort.segments(UPDATES)]
-    for mine, segment in zip(found, whole[1], strict=True):
-        assert_same_bits(mine, take(segment.metrics, [0, 2, 3]))
-    assert_same_bits(cohort.gather(), take(whole[0], [0, 2, 3]))
-
-
-def test_blocks_that_are_left_keep_their_own_numbers(cohort, whole):
-    list(cohort.segments(SEGMENT))
-    cohort.keep(np.array([2, 3, 4]))  # of blocks 1 and 2, which are 0 and 1 from now on
-    found = [s.metrics for s in cohort.segments(UPDATES)]
-    for mine, segment in zip(found, whole[1][1:], strict=True):
-        assert_same_bits(mine, take(segment.metrics, [2, 3, 4]))
 
 
 def test_nobody_is_left(cohort):

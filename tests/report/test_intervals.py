@@ -7,6 +7,7 @@ from rich.console import Console
 from purerl.config import ConfigError
 from purerl.metrics import decimals
 from purerl.report import comparison, statistics
+from purerl.report.evaluating import Evaluated
 from purerl.report.plots.runs import learning_curve
 from purerl.report.statistics.intervals import FEWEST
 from purerl.report.tables import best_table, episodes_table, run_table
@@ -218,23 +219,18 @@ def test_numbers_have_as_many_places_as_tell_returns_apart():
     assert decimals(np.zeros((0, 3))) == 1
 
 
-def played(returns, cut=0):
-    lengths = np.full(returns.shape, 9)
-    return {
-        "episode_return": returns,
-        "episode_length": lengths,
-        "cut_episodes": np.array([cut] + [0] * (len(returns) - 1)),
-    }
-
-
-ALL = np.array([-1, -1])  # No agent has diverged.
+def rows_of(returns, cut=0, diverged=None):
+    """The table of episodes with these returns, and its cells by column."""
+    gone = np.full(len(returns), -1) if diverged is None else np.array(diverged)
+    cuts = np.array([cut] + [0] * (len(returns) - 1))
+    seeds, lengths = tuple(range(len(returns))), np.full(returns.shape, 9)
+    table = episodes_table(Evaluated("A", seeds, returns, lengths, cuts, gone))
+    return table, [list(column.cells) for column in table.columns]
 
 
 def test_a_table_says_how_many_episodes_were_cut():
-    table = episodes_table("A", (0, 1), played(np.ones((2, 3))), ALL)
-    assert table.caption == ""
-    table = episodes_table("A", (0, 1), played(np.ones((2, 3)), 2), ALL)
-    assert table.caption == (
+    assert rows_of(np.ones((2, 3)))[0].caption == ""
+    assert rows_of(np.ones((2, 3)), 2)[0].caption == (
         "2 of 6 episodes still ran after 9 steps and count with what they had earned "
         "(eval_max_steps)"
     )
@@ -242,17 +238,13 @@ def test_a_table_says_how_many_episodes_were_cut():
 
 def test_a_table_of_small_returns_tells_seeds_apart():
     returns = np.array([[0.91, 0.95], [0.97, 0.99]])
-    table = episodes_table("FrozenLake", (0, 1), played(returns), ALL)
-    assert list(table.columns[1].cells) == ["0.930", "0.980", "[bold]0.955[/bold]"]
-    table = episodes_table("CartPole", (0, 1), played(100 * returns), ALL)
-    assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
+    assert rows_of(returns)[1][1] == ["0.930", "0.980", "[bold]0.955[/bold]"]
+    assert rows_of(100 * returns)[1][1] == ["93.0", "98.0", "[bold]95.5[/bold]"]
 
 
 def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
     returns = np.array([[0.0, 0.0], [3.0, 5.0], [5.0, 5.0]])
-    gone = np.array([1, -1, -1])
-    table = episodes_table("CartPole", (0, 1, 2), played(returns), gone)
-    cells = [list(column.cells) for column in table.columns]
+    _, cells = rows_of(returns, diverged=[1, -1, -1])
     assert cells[0] == ["0", "1", "2", "2 agents"]
     lost, *means = cells[1]
     assert "diverged" in lost and lost.endswith("in update 2")
@@ -260,8 +252,7 @@ def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
     assert cells[3][1:] == ["3.00", "5.00", "3.00"]
     # Of the episodes 3, 5, 5 and 5, as the columns beside it.
     assert cells[2][1:] == ["1.00", "0.00", f"{0.75**0.5:.2f}"]
-    alone = episodes_table("CartPole", (0, 1), played(returns[:2]), gone[:2])
-    assert alone.row_count == 2
+    assert rows_of(returns[:2], diverged=[1, -1])[0].row_count == 2
 
 
 def test_ends_of_a_share_are_shares():

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0, 1], entropy_coef=[0, 1])
     page.sweep_page(data, folder / "sweep.html")
     page.run_page(RUN, serialise.to_dict(RUN.config), folder / "run.html")
-    table = html.table_html(("trial", "torso", "value"), TRIALS)
+    table = html.table(("trial", "torso", "value"), TRIALS)
     html.write_page(folder / "table.html", "Table", {"Trials": table})
     return folder
 
@@ -116,9 +116,9 @@ def test_a_run_has_the_same_table_on_its_page_and_in_the_terminal(folder):
     text = (folder / "run.html").read_text().split("<h2>Agents</h2>")[1]
     found = re.findall(r"<tr>(<td.*?)</tr>", text.split("</section>")[0])
     shown = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found]
-    assert shown == agents.rows
+    assert shown == agents[1]
     columns = [list(column.cells) for column in tables.run_table(RUN).columns]
-    assert [list(row) for row in zip(*columns, strict=True)][:3] == agents.rows
+    assert [list(row) for row in zip(*columns, strict=True)][:3] == agents[1]
 
 
 def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
@@ -153,10 +153,10 @@ def test_large_pictures_are_images():
 
     returns = np.random.default_rng(0).normal(size=(60, 500))
     run = plots.learning_curve(synthetic.run(returns=returns))
-    text = html.figure_html(run, "a < b")
+    text = html.figure(run, "a < b")
     assert 'src="data:image/png;base64,iVBOR' in text
     assert "<figcaption>a &lt; b</figcaption>" in text
-    text = html.table_html(["n"], [[number] for number in range(html.MAX_ROWS + 2)])
+    text = html.table(["n"], [[number] for number in range(html.MAX_ROWS + 2)])
     assert "2 further rows are not shown" in text
 
 

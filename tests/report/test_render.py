@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import zlib
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -130,9 +129,9 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
         (["--out", "x.gif", "--format", "mp4"], "out must end with .mp4"),
         (["--out", "missing/x.gif"], "there is no folder missing"),
         (["--fps", "60"], "programs show of a GIF, 50"),
-        (["--fps", "0"], "fps must be a whole number"),
-        (["--episodes", "0"], "episodes must be a whole number from 1"),
-        (["--max-steps", "0"], "max_steps must be a whole number from 1"),
+        (["--fps", "0"], "fps must be"),
+        (["--episodes", "0"], "episodes must be"),
+        (["--max-steps", "0"], "max_steps must be"),
         (["--episode-seed", "-1"], "episode_seed must be a whole number from 0 to"),
     ],
 )
@@ -166,25 +165,13 @@ def take(length, steps=6):
     return film.Take(moments, 0.5 * np.arange(steps + 1), length, True)
 
 
-def test_captions_say_the_return_and_the_step_until_the_longest_ends(monkeypatch):
-    drawn, words = [], []
+def test_a_film_goes_on_until_the_longest_episode_ends():
+    drawn = []
 
     def draw(state, params):
         drawn.append(int(state))
         return np.zeros((240, 320, 3), np.uint8)
 
-    class Draw:
-        def text(self, place, said, *args, **options):
-            words[-1].append((place[0] // 320, said))
-
-        def textlength(self, words, font):
-            return 10.0
-
-        line = rounded_rectangle = lambda self, *args, **options: None
-
-    pillow, module = canvas.pillow, SimpleNamespace(Draw=lambda picture: Draw())
-    real = {"ImageDraw": module}
-    monkeypatch.setattr(canvas, "pillow", lambda name: real.get(name) or pillow(name))
     panels = [
         film.Panel("a", "best", (take(2), take(1))),
         film.Panel("b", "", (take(4), take(3))),
@@ -193,17 +180,13 @@ def test_captions_say_the_return_and_the_step_until_the_longest_ends(monkeypatch
     assert shown.size == (640, 284)
     assert shown.times == [(0, t) for t in range(5)] + [(1, t) for t in range(4)]
     for index in range(len(shown.times)):
-        words.append([])
         shown.frame(index)
     # Panel a has three moments, panel b five; then two and four.
     assert drawn[::2] == [0, 10, 20, 20, 20, 0, 10, 10, 10]
     assert drawn[1::2] == [0, 10, 20, 30, 40, 0, 10, 20, 30]
-    said = ["a", "best", "episode 1 of 2", "return 1", "step 2  ended"]
-    assert words[4][:5] == [(0, text) for text in said]
-    assert words[3][5:] == [
-        (1, text) for text in ("b", "episode 1 of 2", "return 1.50", "step 3")
-    ]
-    assert (1, "step 4  ended") in words[4]
+    words = film.captions(panels[0], 0, 2), film.captions(panels[1], 1, 3)
+    assert words[0] == ("episode 1 of 2", "return 1", "step 2  ended")
+    assert words[1] == ("episode 2 of 2", "return 1.50", "step 3  ended")
 
 
 def test_a_drawing_that_fails_leaves_the_old_video(tmp_path):
@@ -397,7 +380,7 @@ def test_the_last_known_moment_is_shown_where_a_step_resets():
     np.testing.assert_allclose(played.kept[1][:7], plain.kept[1][:7], rtol=1e-5)
 
 
-@pytest.mark.parametrize("env", ["probe/chain", "gymnasium/CartPole-v1", "nobody/here"])
+@pytest.mark.parametrize("env", ["gymnasium/CartPole-v1", "nobody/here"])
 def test_a_page_advises_only_what_works(run, tmp_path, env):
     """Nothing is drawn of these; of CartPole the command is there."""
     if env.startswith("gymnasium/"):

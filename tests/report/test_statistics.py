@@ -121,12 +121,13 @@ def test_interquartile_mean_by_hand(scores, expected):
 
 @pytest.mark.parametrize("runs", [7, 300, 5_000])
 def test_draws_are_multinomial(runs):
-    """Of two samples, each by itself, whatever the blocks that they are drawn in."""
-    sizes, repeats = [runs, runs // 2], max(20, 40_000 // runs)
-    counts = np.concatenate([*resampling.draw_counts(sizes, repeats, 1)])
-    own = counts[:, :runs]
+    """Of two tasks, each by itself, whatever the blocks that they are drawn in."""
+    known, repeats = np.ones((runs, 2)), max(20, 40_000 // runs)
+    known[runs // 2 :, 1] = 0.0
+    counts = np.concatenate([*resampling.draw_counts(known, repeats, 1)])
+    own = counts[:, 0]
     np.testing.assert_array_equal(own.sum(1), runs)
-    np.testing.assert_array_equal(counts[:, runs:].sum(1), runs // 2)
+    np.testing.assert_array_equal(counts[:, 1, : runs // 2].sum(1), runs // 2)
     # Means are 1 and variances 1 - 1/n; halves of the range are equally likely.
     assert own.var() == pytest.approx(1 - 1 / runs, abs=0.06)
     lower = own[:, : runs // 2].sum() / (repeats * runs)
@@ -135,9 +136,10 @@ def test_draws_are_multinomial(runs):
 
 
 def test_fewer_resamples_are_the_first_ones_of_more(monkeypatch):
-    whole = np.concatenate([*resampling.draw_counts([5, 3], 50, 2)])
-    monkeypatch.setattr(resampling, "WORDS", 8 * 7)
-    cut = np.concatenate([*resampling.draw_counts([5, 3], 20, 2)])
+    known = np.ones((5, 2))
+    whole = np.concatenate([*resampling.draw_counts(known, 50, 2)])
+    monkeypatch.setattr(resampling, "BLOCK", 10 * 7)
+    cut = np.concatenate([*resampling.draw_counts(known, 20, 2)])
     np.testing.assert_array_equal(whole[:20], cut)
 
 
@@ -149,17 +151,6 @@ def test_interval_of_a_share_is_binomial():
     assert found.value == 0.3
     assert found.low == pytest.approx([low], abs=0.0101)
     assert found.high == pytest.approx([high], abs=0.0101)
-
-
-@pytest.mark.slow
-def test_interval_covers_the_truth():
-    """The 95% interval of the IQM of 40 normal runs holds the median of the normal."""
-    rng = np.random.default_rng(5)
-    held = 0
-    for seed in range(200):
-        found = statistics.estimate(rng.normal(size=40), resamples=400, seed=seed)
-        held += found.low <= 0 <= found.high
-    assert 0.90 <= held / 200 <= 0.99
 
 
 def test_tasks_are_resampled_by_themselves():
@@ -251,12 +242,10 @@ class TestMissing:
     [
         (lambda: statistics.estimate([1.0], "mode"), "statistics must be one of iqm"),
         (lambda: statistics.estimate([1.0], nan="zero"), "nan must be one of raise"),
-        (lambda: statistics.estimate([1.0], nan=np.inf), "must be a finite score"),
+        (lambda: statistics.estimate([1.0], nan=np.inf), "nan must be"),
         (lambda: statistics.estimate(["a"]), "scores must be numbers"),
         (lambda: statistics.estimate(np.zeros((2, 2, 2))), r"got shape \(2, 2, 2\)"),
         (lambda: statistics.estimate([1.0], confidence=95), "between 0 and 1"),
-        (lambda: statistics.estimate([1.0], resamples=0), "resamples must be"),
-        (lambda: statistics.mean_interval([1.0], seed=-1), "seed must be a whole"),
         (lambda: statistics.mean_interval([]), "^values must "),
         (lambda: statistics.mean_interval(3.0), "^values must "),
         (lambda: statistics.mean_interval([[1.0, 2.0], [3.0]]), "^values must "),
@@ -293,46 +282,26 @@ def exact_power(number: int, effect: float, significance: float = 0.05) -> float
 
 
 def test_power_is_that_of_the_t_test():
-    """Welch's test loses next to nothing where the variances are equal."""
     found = power.power_curve(difference=40.0, std=50.0, seeds=(10, 20, 40, 100))
-    exact = [exact_power(n, 0.8) for n in found.seeds]
-    np.testing.assert_allclose(found.power, exact, atol=0.02)
-    assert (np.diff(found.power) > 0).all()
-    np.testing.assert_allclose(
-        found.error, np.sqrt(found.power * (1 - found.power) / 10_000)
-    )
+    np.testing.assert_allclose(found.power, [exact_power(n, 0.8) for n in found.seeds])
+    none = power.power_curve(difference=0.0, std=(1.0, 2.0), seeds=(5, 30, 4_000))
+    np.testing.assert_allclose(none.power, 0.05)  # False alarms.
+    many = power.power_curve(difference=9.0, std=1.0, seeds=(3, 4_000))
+    assert many.power[1] == 1.0
 
 
-@pytest.mark.parametrize("number", [2, 7, 16])
-def test_welch_is_scipys(number):
+def test_power_of_unequal_spreads_is_that_of_simulated_welch_tests():
+    found = power.power_curve(difference=1.0, std=(0.3, 1.5), seeds=(12,))
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(number, 300))
-    y = rng.normal(0.9, 0.3, size=(number, 300))
-    value = stats.ttest_ind(x, y, axis=0, equal_var=False).pvalue
-    np.testing.assert_array_equal(power._welch(x, y, 0.05), value < 0.05)
+    x, y = rng.normal(0.0, 0.3, (12, 4_000)), rng.normal(1.0, 1.5, (12, 4_000))
+    share = (stats.ttest_ind(x, y, equal_var=False).pvalue < 0.05).mean()
+    assert found.power[0] == pytest.approx(share, abs=0.03)
 
 
-@pytest.mark.slow
-def test_false_alarms_are_as_rare_as_the_test_says():
-    welch = power.power_curve(difference=0.0, std=1.0, seeds=(5, 30))
-    assert welch.power[0] < 0.055
-    assert welch.power[1] == pytest.approx(0.05, abs=0.008)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("effect", "least"),
-    [
-        (1.5, 9),
-        (1.0, 17),
-        (0.5, 64),
-    ],
-)
+@pytest.mark.parametrize(("effect", "least"), [(1.5, 9), (1.0, 17), (0.5, 64)])
 def test_seeds_needed_are_the_textbooks(effect, least):
     """9, 17 and 64 per group: two-sided t-test at 5%, power 0.8."""
-    assert exact_power(least - 1, effect) < 0.8 <= exact_power(least, effect)
-    found = power.seeds_needed(difference=effect, std=1.0, simulations=10_000)
-    assert abs(found - least) <= 1
+    assert power.seeds_needed(difference=effect, std=1.0) == least
 
 
 def test_pilots_give_spread_and_difference():
@@ -340,29 +309,25 @@ def test_pilots_give_spread_and_difference():
     found = power.power_curve(pilot, pilot + 5.0, seeds=(10,), nan="drop")
     assert found.difference == pytest.approx(5.0)
     assert found.std == pytest.approx((pilot[:4].std(ddof=1),) * 2)
-    # Draws are widened to the estimated spread, so power is near the normal one.
-    few = power.power_curve(pilot, difference=20.0, seeds=(10,), nan="drop")
-    assert few.power[0] == pytest.approx(exact_power(10, 20 / few.std[0]), abs=0.05)
+    assert found.power[0] == pytest.approx(exact_power(10, 5 / found.std[0]))
 
 
-def test_scores_that_never_vary():
-    found = power.power_curve(difference=1.0, std=0.0, seeds=(2, 5))
-    np.testing.assert_array_equal(found.power, 1.0)
-    none = power.power_curve(difference=0.0, std=0.0, seeds=(2, 5))
-    np.testing.assert_array_equal(none.power, 0.0)
+@pytest.mark.parametrize("difference", [0.0, 1.0])
+def test_scores_that_never_vary(difference):
+    found = power.power_curve(difference=difference, std=0.0, seeds=(2, 5))
+    np.testing.assert_array_equal(found.power, difference)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"difference": 1.0}, "give either pilot scores or std"),
-        ({"std": 1.0}, "say which difference"),
-        ({"difference": np.nan, "std": 1.0}, "finite number"),
-        ({"difference": 1.0, "std": -1.0}, "at least 0"),
-        ({"difference": 1.0, "std": (1, 2, 3)}, "std must be finite"),
-        ({"difference": 1.0, "std": 1.0, "seeds": (1, 2)}, "at least 2"),
-        ({"difference": 1.0, "std": 1.0, "significance": 5}, "between 0 and 1"),
-        ({"difference": 1.0, "pilot": [1.0]}, "at least 2 runs"),
+        ({"difference": 1.0}, "give pilot"),
+        ({"std": 1.0}, "a difference"),
+        ({"difference": np.nan, "std": 1.0}, "difference must"),
+        ({"difference": 1.0, "std": -1.0}, "std"),
+        ({"difference": 1.0, "std": 1.0, "seeds": (1, 2)}, "seeds"),
+        ({"difference": 1.0, "std": 1.0, "significance": 5}, "significance"),
+        ({"difference": 1.0, "pilot": [1.0]}, "pilot"),
     ],
 )
 def test_a_power_of_nothing_is_refused(options, words):
@@ -370,9 +335,6 @@ def test_a_power_of_nothing_is_refused(options, words):
         power.power_curve(**options)
 
 
-@pytest.mark.slow
 def test_a_difference_that_needs_more_than_the_limit():
-    with pytest.raises(ConfigError, match="16 seeds of each do not detect"):
-        power.seeds_needed(difference=0.01, std=1.0, limit=16, simulations=500)
-    with pytest.raises(ConfigError, match="use power_curve"):
-        power.seeds_needed(difference=1.0, std=1.0, seeds=(2,))
+    with pytest.raises(ConfigError, match="limit"):
+        power.seeds_needed(difference=0.01, std=1.0, limit=16)

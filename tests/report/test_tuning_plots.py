@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -119,28 +118,6 @@ def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
 )
 def test_a_logarithmic_axis_has_few_round_ticks(low, high, ticks):
     np.testing.assert_allclose(style.log_ticks(low, high), ticks)
-
-
-@pytest.mark.parametrize("ends", [(1e-5, 1e-2), (2e-4, 4e-3), (1e-3, 8e-3)])
-@pytest.mark.parametrize("columns", [1, 3])
-def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, columns):
-    axes = {f"a{i}": purerl.loguniform(*ends) for i in range(columns)}
-    figure = style.new_figure(style.PAGE_WIDTH, 3.6)
-    panels = figure.subplots(1, columns, squeeze=False)[0]
-    for panel, name in zip(panels, axes, strict=True):
-        tuning.Axis(True).set_up(panel, "x")
-        panel.plot(ends, [0, 1], "o")
-        style.finish(panel, x=name)
-    figure.canvas.draw()
-    for panel in panels:
-        boxes = [
-            label.get_window_extent()
-            for label in panel.get_xticklabels(which="both")
-            if label.get_text()
-        ]
-        assert 2 <= len(boxes) <= 5
-        for left, right in itertools.pairwise(boxes):
-            assert left.x1 + 4 < right.x0
 
 
 @pytest.mark.parametrize(

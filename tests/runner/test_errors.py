@@ -190,8 +190,8 @@ def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_p
         ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"segment_updates": -2}, "segment_updates must be a positive whole number"),
         ({"resume": True, "out": None}, "resume needs out"),
-        ({"resume": "runs/first"}, "resume must be True or False.* goes to out"),
-        ({"extend": 4096}, "extend must be True or False, got 4096.* total_timesteps"),
+        ({"resume": "runs/first"}, "resume must be True or False"),
+        ({"extend": 4096}, "extend must be True or False, got 4096"),
         ({"data_parallel": 2}, "data_parallel must be True or False, got 2"),
     ],
 )
@@ -218,7 +218,7 @@ def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys
     assert purerl.make_policy  # the public name that reads such a state
 
 
-def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny, copy):
+def test_without_checkpoints_a_resumed_run_starts_again(tiny, copy):
     shutil.rmtree(copy / "checkpoints")
     before = contents(copy)
     with pytest.raises(ConfigError, match=r"checkpoints has no checkpoint, and .*summ"):
@@ -228,8 +228,7 @@ def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny,
     before = (copy / "metrics" / "rows.jsonl").read_text()
     result = run_tiny(tiny, seeds=2, out=copy, resume=True)
     assert result.finished and result.train_steps == 2 * 640
-    (aside,) = copy.glob("metrics-before-*")
-    assert (aside / "rows.jsonl").read_text() == before
+    assert (copy / "metrics" / "rows.jsonl").read_text() == before
 
 
 def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):

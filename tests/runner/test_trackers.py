@@ -7,14 +7,12 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import choose
 from purerl.runner.trackers.base import flat_params, scalars
 from purerl.runner.trackers.group import begin_anew, load_stored
 from purerl.storage.files import write_json
-from tests.helpers import assert_same_bits
 
-from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
+from .conftest import run_tiny
 from .told import Flushes, Keeps, at, group
 
 
@@ -126,18 +124,6 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     assert "second line" not in failed
     told = "has all updates" if method == "close" else "lacks 3 of 3 updates"
     assert told in missing and f"purerl.track('{tmp_path}', [Flushes(" in missing
-
-
-@pytest.mark.slow
-def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
-    bad = Flushes(fails="flush")
-    whole = run_tiny(tiny, seeds=2)
-    tracked = run_tiny(tiny, seeds=2, out=tmp_path / "run", trackers=[bad])
-    assert tracked.finished
-    assert_same_bits(outcome(tracked), outcome(whole))
-    assert capsys.readouterr().err.count("left out from here on") == 1
-    (rows,) = by_member(read_rows(tmp_path / "run/metrics")["train"], [1])
-    assert len(rows) == -(-NUM_UPDATES // SEGMENT)
 
 
 def test_a_tracker_that_cannot_begin_stops_a_new_run_and_leaves_no_run(tiny, tmp_path):

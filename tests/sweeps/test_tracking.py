@@ -21,8 +21,7 @@ def members_of(told):
 
 
 def one_by_one(workers, tasks, one):
-    for task in tasks:
-        one(workers[0], task)
+    return [one(workers[0], task) for task in tasks]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from purerl.contrib.disco.algorithm import DiscoConfig as DiscoConfig
 from purerl.contrib.disco.algorithm import make, validate
 from purerl.contrib.disco.meta_network import DiscoInputs as DiscoInputs
 from purerl.contrib.disco.meta_network import DiscoTargets as DiscoTargets
-from purerl.contrib.disco.meta_network import Outputs as Outputs
+from purerl.contrib.disco.meta_network import Predictions as Predictions
 from purerl.contrib.disco.meta_network import Values as Values
 from purerl.contrib.disco.rules import CMPORule as CMPORule
 from purerl.contrib.disco.rules import DiscoRule as DiscoRule

@@ -35,7 +35,7 @@ from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition
 from purerl.algorithms import checks, network_config, pieces
-from purerl.algorithms.network_config import NetworkConfig
+from purerl.algorithms.network_config import ACTIVATION, NetworkConfig
 from purerl.config import (
     AUTO,
     DECAY,
@@ -49,7 +49,6 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
-    one_of,
     static,
 )
 from purerl.contrib.disco.learner import (
@@ -79,85 +78,40 @@ from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # Sizes where the rule has no network that reads predictions.
 PREDICTION_SIZE = 1
+AT_LEAST_TWO = Check(lambda x: x >= 2, "must be 2 or greater")
 
 
 @config_dataclass
 class DiscoConfig(NetworkConfig):
     """DiscoRL: an agent that asks a rule what to learn from a buffer."""
 
-    num_envs: int = static(
-        2, "Environments that one agent steps in parallel.", POSITIVE
-    )
+    num_envs: int = static(2, "Environments of one agent.", POSITIVE)
     num_steps: int = static(29, "Steps of a trajectory, T.", POSITIVE)
-    buffer_size: int = static(
-        1_024 * 29,
-        "Steps that are kept, in whole trajectories of all environments.",
-        POSITIVE,
-    )
+    buffer_size: int = static(1_024 * 29, "Steps that are kept.", POSITIVE)
     batch_size: int = static(64, "Trajectories of one gradient step.", POSITIVE)
-    learning_starts: int = static(
-        64 * 29, "Environment steps before which nothing is learned.", NON_NEGATIVE
-    )
+    learning_starts: int = static(64 * 29, "Steps of the warm-up.", NON_NEGATIVE)
     gamma: float = dynamic(0.997, "Discount per step.", FRACTION)
     trace_decay: float = dynamic(0.95, "Lambda of Retrace.", FRACTION)
-    rule: Any = dynamic(
-        CMPORule(),
-        "Rule that makes the targets of trajectories, by hand or discovered.",
-    )
-    prediction_size: int = static(
-        AUTO,
-        "Size of each prediction; auto takes that of the rule's network, or 1 if "
-        "the rule has no network.",
-        POSITIVE,
-    )
-    num_bins: int = static(
-        601,
-        "Number of bins of an action value's distribution.",
-        Check(lambda x: x >= 2, "must be 2 or greater"),
-    )
-    max_abs_value: float = dynamic(
-        300.0, "Largest bin, as the square root of a value.", POSITIVE, stays=True
-    )
+    rule: Any = dynamic(CMPORule(), "Rule that makes the targets.")
+    prediction_size: int = static(AUTO, "Size of y, z; auto: the rule's.", POSITIVE)
+    num_bins: int = static(601, "Bins of an action value.", AT_LEAST_TWO)
+    max_abs_value: float = dynamic(300.0, "Largest value's root.", POSITIVE, stays=True)
     policy_coef: float = dynamic(1.0, "Weight of the policy's loss.", NON_NEGATIVE)
     y_coef: float = dynamic(1.0, "Weight of the loss of y.", NON_NEGATIVE)
     z_coef: float = dynamic(1.0, "Weight of the loss of z.", NON_NEGATIVE)
-    model_coef: float = dynamic(
-        1.0, "Weight of the loss of the next observation's policy.", NON_NEGATIVE
-    )
+    model_coef: float = dynamic(1.0, "Weight of the model's loss.", NON_NEGATIVE)
     value_coef: float = dynamic(0.2, "Weight of the action value's loss.", NON_NEGATIVE)
-    target_decay: float = dynamic(
-        0.9, "Share of the target network that an update keeps.", FRACTION
-    )
-    advantage_decay: float = dynamic(
-        0.99, "Share that the moments of the advantage keep in an update.", DECAY
-    )
+    target_decay: float = dynamic(0.9, "Share of the target kept.", FRACTION)
+    advantage_decay: float = dynamic(0.99, "Share of the moments kept.", DECAY)
     learning_rate: float = dynamic(3e-4, "Step size of the optimiser.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
-    max_grad_norm: float | None = dynamic(
-        None, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
-    )
-    max_update: float | None = dynamic(
-        1.0,
-        "Largest change of a parameter in one step, in step sizes; None for no bound.",
-        POSITIVE_OR_NONE,
-    )
-    hidden_sizes: tuple[int, ...] = static(
-        (512, 512), "Units of each hidden layer; the last is linear.", LAYERS
-    )
-    activation: str = static(
-        "relu",
-        "Activation function after each hidden layer but the last.",
-        one_of(*networks.ACTIVATIONS),
-    )
-    torso_gain: float = static(
-        1.0, "Gain of the torso's orthogonal layers at first.", POSITIVE
-    )
+    max_grad_norm: float | None = dynamic(None, "Gradient clipping.", POSITIVE_OR_NONE)
+    max_update: float | None = dynamic(1.0, "Largest step, in rates.", POSITIVE_OR_NONE)
+    hidden_sizes: tuple[int, ...] = static((512, 512), "Units of each layer.", LAYERS)
+    activation: str = static("relu", "Activation of hidden layers.", ACTIVATION)
+    torso_gain: float = static(1.0, "First gain of the torso.", POSITIVE)
     model_size: int = static(128, "Units of the recurrent model.", POSITIVE)
-    head_sizes: tuple[int, ...] = static(
-        (128,),
-        "Units of each hidden layer between the model and its predictions.",
-        SIZES,
-    )
+    head_sizes: tuple[int, ...] = static((128,), "Units of prediction layers.", SIZES)
 
     @property
     def steps_per_update(self) -> int:
@@ -224,9 +178,8 @@ def validate(config: DiscoConfig, env: Environment) -> None:
     updates = config.total_timesteps // config.steps_per_update
     if updates and config.first_update >= updates:
         raise ConfigError(
-            f"learning_starts must be at most the {updates * config.steps_per_update} "
-            f"steps that are run, got {config.learning_starts}: nothing would be "
-            "learned."
+            f"learning_starts must be at most {updates * config.steps_per_update}, "
+            f"the steps that are run, got {config.learning_starts}."
         )
 
 

@@ -16,7 +16,7 @@ from purerl.acting.rollout import Transition
 from purerl.contrib.disco.meta_network import (
     DiscoInputs,
     DiscoTargets,
-    Outputs,
+    Predictions,
     Values,
     of_action,
 )
@@ -35,24 +35,6 @@ HEAD_STD = 0.01  # Of the first kernels of the policy and of `y`.
 # not make up for the loss.
 LEFT = 0.7737
 INIT = nn.initializers.variance_scaling(LEFT, "fan_in", "truncated_normal")
-
-
-class Predictions(NamedTuple):
-    """The outputs of the network on observations, for A actions.
-
-    Attributes:
-        logits: `[..., A]` logits of the policy.
-        y: `[..., M]` logits of the prediction of the observation.
-        z: `[..., A, M]` logits of the prediction of each action.
-        q: `[..., A, K]` logits of each action's value, see `learning.small_networks`.
-        next_logits: `[..., A, A]` logits of the policy after each action.
-    """
-
-    logits: Array
-    y: Array
-    z: Array
-    q: Array
-    next_logits: Array
 
 
 class ActionModel(nn.Module):
@@ -208,36 +190,16 @@ def standardised(moments: MovingMoments, values: Array) -> Array:
     return (values - moments.mean) / deviation
 
 
-class Made(NamedTuple):
-    """The outputs of the networks on trajectories, leaves `[T, N, ...]`.
-
-    Attributes:
-        online: Outputs of the network that learns.
-        next_online: Outputs of the network that learns on the observations after the
-            steps and before any reset.
-        target: Outputs of the target network.
-        next_target: Outputs of the target network on the observations after the steps
-            and before any reset.
-    """
-
-    online: Predictions
-    next_online: Predictions
-    target: Predictions
-    next_target: Predictions
-
-
 def estimate(
     config: Any,
-    batch: Transition,
-    made: Made,
+    inputs: DiscoInputs,
     moments: MovingMoments,
     axis_name: str | None = None,
 ) -> tuple[Values, MovingMoments]:
-    """Return what the action values say of trajectories; see `inputs.Values`.
+    """Return what the action values say of trajectories; see `Values`.
 
     Args:
-        batch: `[T, N, ...]`, with the logits of the policy that chose the actions in
-            the place of their log-probabilities.
+        inputs: Trajectories without values.
         moments: Moments of the advantages before.
         axis_name: Mapped axis over which trajectories are spread, if any.
 
@@ -245,29 +207,30 @@ def estimate(
         Values, and the moments with these advantages in.
     """
     top = config.max_abs_value
-    policy = jax.nn.softmax(made.online.logits)
-    next_policy = jax.nn.softmax(made.next_online.logits)
-    target_q = small_networks.mean(made.target.q, top)
-    next_target_q = small_networks.mean(made.next_target.q, top)
+    policy = jax.nn.softmax(inputs.online.logits)
+    next_policy = jax.nn.softmax(inputs.next_online.logits)
+    target_q = small_networks.mean(inputs.target.q, top)
+    next_target_q = small_networks.mean(inputs.next_target.q, top)
     base = (policy * target_q).sum(-1)
-    ratio = _log_prob(made.online.logits, batch.action) - _log_prob(
-        batch.log_prob, batch.action
+    ratio = _log_prob(inputs.online.logits, inputs.action) - _log_prob(
+        inputs.behaviour, inputs.action
     )
     target = retrace(
-        batch.reward,
-        of_action(target_q, batch.action),
+        inputs.reward,
+        of_action(target_q, inputs.action),
         (next_policy * next_target_q).sum(-1),
         jnp.exp(ratio),
-        batch.terminated,
-        batch.truncated,
+        inputs.terminated,
+        inputs.truncated,
         gamma=config.gamma,
         trace_decay=config.trace_decay,
     )
+    next_q = small_networks.mean(inputs.next_online.q, top)
     advantage, action_advantage = target - base, target_q - base[..., None]
     moments = seen_moments(moments, advantage, config.advantage_decay, axis_name)
     values = Values(
-        value=(policy * small_networks.mean(made.online.q, top)).sum(-1),
-        next_value=(next_policy * small_networks.mean(made.next_online.q, top)).sum(-1),
+        value=(policy * small_networks.mean(inputs.online.q, top)).sum(-1),
+        next_value=(next_policy * next_q).sum(-1),
         target_q=target_q,
         target=target,
         advantage=advantage,
@@ -278,55 +241,27 @@ def estimate(
     return values, moments
 
 
-def rule_inputs(batch: Transition, made: Made, values: Values) -> DiscoInputs:
-    """Return trajectories as a rule sees them.
-
-    Args:
-        batch: `[T, N, ...]`, with logits in the place of log-probabilities.
-        values: Values and advantages that `estimate` returned.
-    """
-
-    def outputs(predictions: Predictions) -> Outputs:
-        return Outputs(predictions.logits, predictions.y, predictions.z)
-
-    return DiscoInputs(
-        action=batch.action,
-        reward=batch.reward,
-        terminated=batch.terminated,
-        truncated=batch.truncated,
-        behaviour=batch.log_prob,
-        online=outputs(made.online),
-        next_online=outputs(made.next_online),
-        target=outputs(made.target),
-        next_target=outputs(made.next_target),
-        values=values,
-    )
-
-
 def losses(
-    config: Any, batch: Transition, made: Made, targets: DiscoTargets, values: Values
+    config: Any, inputs: DiscoInputs, online: Predictions, targets: DiscoTargets
 ) -> dict[str, Array]:
     """Return the losses of every step, `[T, N]` each, by name.
 
     Args:
-        batch: `[T, N, ...]` transitions of the trajectories.
-        made: Outputs of the networks on the trajectories; the gradient is that of
-            `online`.
+        inputs: Trajectories with their values; constants.
+        online: Outputs of the network that learns, whose gradient it is.
         targets: Targets that the rule asks for; constants.
-        values: Values and advantages of the trajectories; constants.
     """
-    action, online = batch.action, made.online
-    model = divergence(made.next_online.logits, of_action(online.next_logits, action))
+    action, top = inputs.action, config.max_abs_value
+    following = of_action(online.next_logits, action)
+    model = divergence(inputs.next_online.logits, following)
     q = of_action(online.q, action)
     return {
         "policy_loss": divergence(targets.logits, online.logits),
         "y_loss": divergence(targets.y, online.y),
         "z_loss": divergence(targets.z, of_action(online.z, action)),
         # There is no policy after the end of an episode.
-        "model_loss": jnp.where(batch.terminated, 0.0, model),
-        "value_loss": small_networks.cross_entropy(
-            q, values.target, config.max_abs_value
-        ),
+        "model_loss": jnp.where(inputs.terminated, 0.0, model),
+        "value_loss": small_networks.cross_entropy(q, inputs.values.target, top),
     }
 
 
@@ -445,30 +380,29 @@ def loss(
         to_features(parts.obs_space, x) for x in (batch.obs, batch.next_obs)
     )
     online = predict(parts, params, obs)
-    made = Made(
-        online,
-        *(
-            predict(parts, p, x)
-            for p, x in (
-                (learner.params, next_obs),
-                (learner.target_params, obs),
-                (learner.target_params, next_obs),
-            )
-        ),
-    )
     # The targets send no gradient to the agent's outputs; the rule's own numbers still
     # get one.
-    known = made._replace(online=jax.lax.stop_gradient(online))
-    values, moments = estimate(config, batch, known, learner.advantage_moments, axis)
-    inputs = rule_inputs(batch, known, values)
+    inputs = DiscoInputs(
+        batch.action,
+        batch.reward,
+        batch.terminated,
+        batch.truncated,
+        batch.log_prob,
+        jax.lax.stop_gradient(online),
+        predict(parts, learner.params, next_obs),
+        predict(parts, learner.target_params, obs),
+        predict(parts, learner.target_params, next_obs),
+    )
+    values, moments = estimate(config, inputs, learner.advantage_moments, axis)
+    inputs = inputs._replace(values=values)
     targets, memory = config.rule(inputs, learner.rule_memory, axis)
-    terms = losses(config, batch, made, targets, values)
+    terms = losses(config, inputs, online, targets)
     metrics = {name: x.mean() for name, x in terms.items()}
     total = sum(
         getattr(config, name.replace("_loss", "_coef")) * x
         for name, x in metrics.items()
     )
-    metrics["entropy"] = parts.head.entropy(known.online.logits).mean()
+    metrics["entropy"] = parts.head.entropy(inputs.online.logits).mean()
     metrics["q_value"] = values.value.mean()
     metrics["advantage"] = jnp.abs(values.advantage).mean()
     return total, (metrics, memory, moments)  # type: ignore[return-value]

@@ -16,26 +16,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.accelerator.kernels import forget
 from purerl.config import ConfigError
 from purerl.learning.averages import pmean
 from purerl.learning.small_networks import dense, signed_log
 from purerl.networks.recurrent import LSTMMemory, lstm
+from purerl.rules.learned import read_backwards
 from purerl.types import Array, PyTree
 
 
-class Outputs(NamedTuple):
-    """Logits that a network put out for observations.
+class Predictions(NamedTuple):
+    """The outputs of the network on observations, for A actions.
 
     Attributes:
-        logits: `[T, B, A]` logits of the policy.
-        y: `[T, B, M]` logits of the prediction of the observation.
-        z: `[T, B, A, M]` logits of the prediction of each action.
+        logits: `[..., A]` logits of the policy.
+        y: `[..., M]` logits of the prediction of the observation.
+        z: `[..., A, M]` logits of the prediction of each action.
+        q: `[..., A, K]` logits of each action's value, see `learning.small_networks`.
+        next_logits: `[..., A, A]` logits of the policy after each action.
     """
 
     logits: Array
     y: Array
     z: Array
+    q: Array
+    next_logits: Array
 
 
 class Values(NamedTuple):
@@ -84,7 +88,7 @@ class DiscoInputs(NamedTuple):
         target: Outputs of the target network.
         next_target: Outputs of the target network on the observations after the steps
             and *before* any reset.
-        values: Values and advantages of the trajectories.
+        values: `Values` of the trajectories; None before they are known.
     """
 
     action: Array
@@ -92,11 +96,11 @@ class DiscoInputs(NamedTuple):
     terminated: Array
     truncated: Array
     behaviour: Array
-    online: Outputs
-    next_online: Outputs
-    target: Outputs
-    next_target: Outputs
-    values: Values
+    online: Predictions
+    next_online: Predictions
+    target: Predictions
+    next_target: Predictions
+    values: Any = None
 
     @property
     def done(self) -> Array:
@@ -177,7 +181,7 @@ def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, A
     z = embed(params, f"{prefix}z", inputs.online.z)[..., 0]
     target_z = embed(params, f"{prefix}z", inputs.target.z)[..., 0]
 
-    def of_z(z: Array, after: Outputs) -> list[Array]:
+    def of_z(z: Array, after: Predictions) -> list[Array]:
         """Return its values: of the action, the policy's mean, the maximum."""
         next_z = embed(params, f"{prefix}z", after.z)[..., 0]
         return [
@@ -260,7 +264,9 @@ def apply(
         axis_name: Mapped axis over which trajectories are spread, if any.
     """
     x, of_actions = of_steps(params, "", inputs)
-    hidden = _read_backwards(params["trajectory_lstm"], x, inputs.done)
+    (kernel, bias), features = params["trajectory_lstm"], x.shape[-1]
+    gates = dense((kernel[:features], bias), x)
+    hidden = read_backwards(kernel[features:], gates, inputs.done)
     gain = dense(params["lifetime_gain"], memory.hidden)
     hidden = hidden * jnp.broadcast_to(gain, hidden.shape)
     wide = jnp.broadcast_to(
@@ -282,31 +288,6 @@ def apply(
     )
     mean = pmean(found.mean((0, 1)), axis_name)
     return targets, _one_step(params["lifetime_lstm"], mean, memory)
-
-
-def _read_backwards(layer: tuple[Array, Array], x: Array, done: Array) -> Array:
-    """The recurrent network's outputs `[T, B, H]`, which know the steps that follow.
-
-    Its memory is empty after the last step of a trajectory and of an episode.
-
-    Args:
-        layer: Kernel `[F + H, 4 H]` and bias.
-        x: `[T, B, F]` features of the steps.
-        done: `[T, B]` bool, the step is the last one of its episode.
-    """
-    kernel, bias = layer
-    features = x.shape[-1]
-    recurrent = kernel[features:]
-    gates = dense((kernel[:features], bias), x)
-    blank = jnp.zeros((x.shape[1], recurrent.shape[0]))
-
-    def step(memory: LSTMMemory, xs: tuple[Array, Array]) -> tuple[LSTMMemory, Array]:
-        gates_t, done_t = xs
-        memory = lstm(recurrent, gates_t, forget(memory, done_t))
-        return memory, memory.hidden
-
-    start = LSTMMemory(blank, blank)
-    return jax.lax.scan(step, start, (gates, done), reverse=True)[1]
 
 
 def _one_step(layer: tuple[Array, Array], x: Array, memory: LSTMMemory) -> LSTMMemory:
@@ -403,45 +384,31 @@ def draw(sizes: Sizes, seed: int) -> Params:
     return {name: layer(*shape) for name, shape in shapes_of(sizes).items()}
 
 
-def digest_of(path: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    return hashlib.sha256(_bytes_of(path)).hexdigest()
-
-
-def read(path: str, sha256: str = "") -> Params:
-    """Read the layers of a file in the authors' format.
+def read(path: str, sha256: str = "") -> tuple[Params, str]:
+    """Return the layers of a file in the authors' format, and its SHA-256.
 
     Args:
         path: Path of the file, such as `disco_103.npz`.
-        sha256: Digest that `digest_of` must return; empty for any file.
+        sha256: Digest that the file must have; empty for any file.
 
     Raises:
         ConfigError: there is no such file, it is another one than it was, or it does
             not hold such a network.
     """
-    content = _bytes_of(path)
-    if sha256 and hashlib.sha256(content).hexdigest() != sha256:
-        raise ConfigError(
-            f"rule must have the weights that it was made with, and {path!r} holds "
-            f"others: its SHA-256 is not {sha256}; put the file back, or make the rule "
-            "anew with DiscoRule.load."
-        )
-    return _layers(path, content)
-
-
-def _bytes_of(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(
             f"rule must be a file of weights that can be read, got {path!r}: "
-            f"{error.strerror}; docs/algorithms/disco.md says where disco_103.npz can "
-            "be had."
+            f"{error.strerror}; see docs/algorithms/disco.md."
         ) from None
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 and found != sha256:
+        raise ConfigError(
+            f"rule must have the weights that it was made with, and {path!r} holds "
+            f"others: its SHA-256 is not {sha256}; DiscoRule.load makes another rule."
+        )
+    return _layers(path, content), found
 
 
 @lru_cache(maxsize=4)

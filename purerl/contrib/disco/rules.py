@@ -12,7 +12,7 @@ from purerl.contrib.disco import meta_network
 from purerl.contrib.disco.meta_network import (
     DiscoInputs,
     DiscoTargets,
-    Outputs,
+    Predictions,
     Values,
     of_action,
 )
@@ -133,8 +133,7 @@ class DiscoRule:
                 least 1.
         """
         if path:
-            meta_network.read(path, sha256)
-            return cls(path=path, sha256=sha256 or meta_network.digest_of(path))
+            return cls(path=path, sha256=meta_network.read(path, sha256)[1])
         sizes = meta_network.Sizes(
             hidden_size, lifetime_size, prediction_size, units, embedding_size
         )
@@ -160,7 +159,7 @@ class DiscoRule:
                 "rule must have weights, got DiscoRule(); use "
                 'DiscoRule.load("disco_103.npz"), or DiscoRule.make() for random ones.'
             )
-        return meta_network.read(self.path, self.sha256)
+        return meta_network.read(self.path, self.sha256)[0]
 
     def init(self) -> LSTMMemory:
         """Return what the rule remembers of an agent that is about to begin."""
@@ -213,7 +212,7 @@ def _inputs(size: int) -> DiscoInputs:
         return jax.ShapeDtypeStruct((3, 2, *more), dtype)
 
     number, each, flag = of(), of(4), of(dtype=jnp.bool_)
-    outputs = Outputs(each, of(size), of(4, size))
+    outputs = Predictions(each, of(size), of(4, size), of(4, 1), of(4, 4))
     values = Values(number, number, each, number, number, each, number, each)
     action = of(dtype=jnp.int32)
     four = (outputs, outputs, outputs, outputs)

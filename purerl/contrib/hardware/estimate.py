@@ -48,7 +48,7 @@ FOLDER = Path(__file__).with_name("devices")
 NUMBERS = ("memory", "bandwidth", "flops", "microseconds_per_kernel")
 # The text that tells XLA's compiler what it compiles for, where a device has none: how
 # operations become kernels hardly differs between these GPUs.
-ANY_TARGET = "h200.txtpb"
+ANY_TARGET = FOLDER / "h200.txtpb"
 
 
 class Device(NamedTuple):
@@ -62,8 +62,8 @@ class Device(NamedTuple):
         microseconds_per_kernel: Time from one kernel to the next one, which waits for
             it, in microseconds.
         sources: Source of each of the four numbers, by its name.
-        target: XLA's description of the device for its compiler, a text.
-        is_own_target: Whether that text is of this device, and not of a similar one.
+        target: XLA's description of the device for its compiler, a text; that of an
+            H200 where the device's file names none.
     """
 
     name: str
@@ -73,7 +73,6 @@ class Device(NamedTuple):
     microseconds_per_kernel: float
     sources: Mapping[str, str]
     target: str
-    is_own_target: bool
 
 
 def names() -> list[str]:
@@ -107,39 +106,20 @@ def load_device(name: str | Path) -> Device:
             "under sources where each is from, such as 'measured by gpu_day.py' "
             f"({type(error).__name__}: {error})."
         ) from None
-    for each, number in zip(NUMBERS, numbers, strict=True):
-        if not 0 < number < math.inf:
-            raise ConfigError(
-                f"device: {each} in {path} must be a positive number, got {number!r}."
-            )
-    target = path.parent / str(fields.get("target", ""))
-    is_own = "target" in fields
-    if is_own and not target.is_file():
-        raise ConfigError(f"device: target in {path} must be a file, got {target}.")
+    if not all(0 < number < math.inf for number in numbers):
+        raise ConfigError(
+            f"device: {', '.join(NUMBERS)} in {path} must be positive numbers, got "
+            f"{numbers}."
+        )
+    target = path.parent / fields["target"] if "target" in fields else ANY_TARGET
     return Device(
-        str(fields.get("name", path.stem)),
-        *numbers,
-        sources=sources,
-        target=(target if is_own else FOLDER / ANY_TARGET).read_text(),
-        is_own_target=is_own,
+        str(fields.get("name", path.stem)), *numbers, sources, target.read_text()
     )
 
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 # There is no device on which kernels could be timed, so autotuning is off.
 OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
-
-
-class Compiled(NamedTuple):
-    """The needs of a compiled segment of a block.
-
-    Attributes:
-        kernels: Kernels, one after the other.
-        memory: Bytes on the device.
-    """
-
-    kernels: int
-    memory: MemoryModel
 
 
 def is_installed() -> bool:
@@ -157,8 +137,12 @@ def allow_without_gpu() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
-def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Compiled:
-    """Compile a segment of a block's training for a device, which takes about a minute.
+def compile_segment(
+    bound: Bound, lanes: int, length: int, device: Device
+) -> tuple[int, MemoryModel]:
+    """Return kernels and memory of a block's segment, compiled for a device.
+
+    It takes about a minute.
 
     Args:
         bound: Config, environment and plan of all members.
@@ -192,7 +176,7 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
         (found.temp_size_in_bytes + records) / lanes,
         found.generated_code_size_in_bytes,
     )
-    return Compiled(read(text).total(), memory)
+    return read(text).total(), memory
 
 
 # The share of a device's peaks at which the arithmetic and the bytes of a program's
@@ -218,7 +202,6 @@ class Estimate(NamedTuple):
         memory: Bytes on the device as a function of lanes.
         limit: Bytes that training may take there.
         is_compiled: Whether kernels and memory are from the compiled GPU program.
-        remark: Why they are not, where the compiler is installed.
     """
 
     device: Device
@@ -230,7 +213,6 @@ class Estimate(NamedTuple):
     memory: MemoryModel
     limit: float
     is_compiled: bool
-    remark: str = ""
 
     @property
     def blocks(self) -> int:
@@ -243,24 +225,16 @@ class Estimate(NamedTuple):
         return self.blocks * self.kernels * self.device.microseconds_per_kernel * 1e-6
 
     @property
-    def flops(self) -> float:
-        """Floating-point operations in all; lanes that only fill a block count."""
-        return self.blocks * self.lanes * self.work.flops
-
-    @property
-    def bytes(self) -> float:
-        """Bytes that are read and written in all, also of lanes that fill a block."""
-        return self.blocks * self.lanes * self.work.bytes
-
-    @property
     def flop_seconds(self) -> float:
-        """Seconds of arithmetic."""
-        return self.flops / (PEAK_SHARE * self.device.flops)
+        """Seconds of arithmetic; lanes that only fill a block count."""
+        all_lanes = self.blocks * self.lanes
+        return all_lanes * self.work.flops / (PEAK_SHARE * self.device.flops)
 
     @property
     def byte_seconds(self) -> float:
-        """Seconds in which bytes are read and written."""
-        return self.bytes / (PEAK_SHARE * self.device.bandwidth)
+        """Seconds in which bytes are read and written, also of lanes that fill."""
+        all_lanes = self.blocks * self.lanes
+        return all_lanes * self.work.bytes / (PEAK_SHARE * self.device.bandwidth)
 
     @property
     def seconds(self) -> float:
@@ -315,25 +289,25 @@ def estimate(
     if memory.state > limit:
         raise ConfigError(
             f"memory: one agent's state has {format_bytes(memory.state)}, and training "
-            f"may take {format_bytes(limit)} of {device.name}. Use a smaller network "
-            "(hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
-            "environments (num_envs)."
+            f"may take {format_bytes(limit)} of {device.name}. Use smaller "
+            "hidden_sizes, buffer_size or num_envs."
         )
     width = lanes or lanes_by_shapes(memory, accelerator_lanes(agents), 1, limit)
-    kernels, remark = work.kernels, ""
+    kernels = work.kernels
     is_compiled = is_compiled and is_installed()
     if is_compiled:
         try:
-            found = compile_segment(plain, width, length, device)
+            found, memory = compile_segment(plain, width, length, device)
         except Exception as error:  # Of a plugin that is not of this JAX, say.
-            is_compiled, remark = False, f"{type(error).__name__}: {str(error)[:200]}"
-        else:
-            kernels = found.kernels * updates / length
-            memory = found.memory
+            raise ConfigError(
+                f"device: the program cannot be compiled for {device.name} here; use "
+                f"--no-compile. {type(error).__name__}: {str(error)[:200]}"
+            ) from error
+        kernels = found * updates / length
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
-        device, agents, steps, width, kernels, work, memory, limit, is_compiled, remark
+        device, agents, steps, width, kernels, work, memory, limit, is_compiled
     )
 
 
@@ -343,8 +317,8 @@ def lines(env: str, cost: Estimate) -> list[str]:
     Args:
         env: The name of the environment.
     """
-    device, blocks = cost.device, with_noun(cost.blocks, "block")
-    rate, together = cost.env_steps / cost.seconds, ""
+    device, all_lanes, together = cost.device, cost.blocks * cost.lanes, ""
+    rate = format_count(cost.env_steps / cost.seconds)
     if cost.blocks > 1:
         needs = cost.needs_together
         fits = "fit too" if needs <= cost.limit else "do not fit: use purerl sweep"
@@ -352,40 +326,33 @@ def lines(env: str, cost: Estimate) -> list[str]:
     return [
         f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
         "nothing ran",
-        f"  blocks      {blocks} of {with_noun(cost.lanes, 'lane')}",
+        f"  blocks      {with_noun(cost.blocks, 'block')} of "
+        f"{with_noun(cost.lanes, 'lane')}",
         f"  memory      {format_bytes(cost.needs)} for a block, of "
         f"{format_bytes(cost.limit)} that training may take{together}",
         f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
         f"another, {device.microseconds_per_kernel:g} µs each: "
         f"{cost.kernel_seconds:,.1f} s",
-        f"  arithmetic  {format_count(cost.flops)}FLOP at "
+        f"  arithmetic  {format_count(all_lanes * cost.work.flops)}FLOP at "
         f"{PEAK_SHARE:.0%} of {format_count(device.flops)}FLOP/s: "
         f"{cost.flop_seconds:,.1f} s",
-        f"  bytes       {format_bytes(cost.bytes)} at "
+        f"  bytes       {format_bytes(all_lanes * cost.work.bytes)} at "
         f"{PEAK_SHARE:.0%} of {format_bytes(device.bandwidth)}/s: "
         f"{cost.byte_seconds:,.1f} s",
         f"about {format_duration(cost.seconds)} of training there: "
-        f"{format_count(cost.env_steps)} environment steps at "
-        f"{format_count(rate)} steps/s, compilation and evaluations apart",
+        f"{format_count(cost.env_steps)} environment steps at {rate} steps/s, "
+        "compilation and evaluations apart",
     ]
 
 
 def how(cost: Estimate) -> list[str]:
     """Return how an estimate was made, as lines of text."""
-    device = cost.device
-    if cost.is_compiled:
-        target = "" if device.is_own_target else ", as it would be for an H200"
-        how = f"kernels and memory: counted in the compiled GPU program{target}"
-    else:
-        why = cost.remark or "no GPU compiler is installed or asked for"
-        how = (
-            f"kernels and memory: from shapes ({why}); kernels were 0.95 to 4.6 times "
-            "the counted ones of ten presets"
-        )
+    counted = "counted in the compiled GPU program"
+    shapes = "from shapes; kernels were 0.95 to 4.6 times those of ten GPU programs"
     return [
-        how,
+        f"kernels and memory: {counted if cost.is_compiled else shapes}",
         "arithmetic and bytes: counted in the traced program; the share of the peak is "
         "fitted to what PPO took on an H200",
         f"memory that training may take: 0.8 of the {RESERVED:.0%} that JAX reserves",
-        *(f"{name.replace('_', ' ')}: {device.sources[name]}" for name in NUMBERS),
+        *(f"{name}: {cost.device.sources[name]}" for name in NUMBERS),
     ]

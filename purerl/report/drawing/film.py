@@ -141,7 +141,7 @@ def _write_caption(
     picture: "Image", panel: Panel, episode: int, step: int, corner: tuple[int, int]
 ) -> None:
     draw = c.pillow("ImageDraw").Draw(picture)
-    take, (left, top) = panel.takes[episode], corner
+    left, top = corner
 
     def write(x: float, y: float, words: str, size: int, colour: str = c.DARK) -> None:
         anchor = "lm" if x < c.WIDTH / 2 else "rm"
@@ -154,13 +154,20 @@ def _write_caption(
         box = (left + x, top + 5, left + x + wide + 12, top + 21)
         draw.rounded_rectangle(box, 7, c.SOFT)
         write(x + 6, 13, panel.tag, 11)
-    right = c.WIDTH - 10
-    if len(panel.takes) > 1:
-        write(right, 13, f"episode {episode + 1} of {len(panel.takes)}", 11)
-    write(10, 32, f"return {return_text(take.episode_return[step])}", 12)
-    over = step == take.length
-    end = ("  ended" if take.ended else "  cut") if over else ""
-    write(right, 32, f"step {step:,}{end}", 12, c.ORANGE if over else c.DARK)
+    which, earned, at = captions(panel, episode, step)
+    over = step == panel.takes[episode].length
+    write(c.WIDTH - 10, 13, which, 11)
+    write(10, 32, earned, 12)
+    write(c.WIDTH - 10, 32, at, 12, c.ORANGE if over else c.DARK)
+
+
+def captions(panel: Panel, episode: int, step: int) -> tuple[str, str, str]:
+    """Return what is written over a frame: the episode, the return, the step."""
+    take, count = panel.takes[episode], len(panel.takes)
+    which = f"episode {episode + 1} of {count}" if count > 1 else ""
+    end = ("  ended" if take.ended else "  cut") if step == take.length else ""
+    earned = f"return {return_text(take.episode_return[step])}"
+    return which, earned, f"step {step:,}{end}"
 
 
 def return_text(value: float) -> str:

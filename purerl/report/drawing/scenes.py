@@ -61,7 +61,7 @@ def _cart_and_pole(canvas: Canvas, x: float, theta: float, length: float) -> Non
 
 
 def pendulum(state: Any, params: Any) -> np.ndarray:
-    """Draw Pendulum: the rod, and an arc that is as long as the torque is large.
+    """Draw Pendulum: the rod, and a bar that is as long as the torque is large.
 
     Args:
         state: State of one environment; its angle is counter-clockwise from upright.
@@ -73,30 +73,11 @@ def pendulum(state: Any, params: Any) -> np.ndarray:
     tip = (-length * math.sin(theta), length * math.cos(theta))
     canvas.line([(0.0, 0.0), tip], c.BLUE, 12)
     canvas.disc((0.0, 0.0), 4, c.PAPER)
-    share = float(np.ravel(state.last_u)[0]) / float(params.max_torque)
-    _arc(canvas, 0.35 * length, share)
+    push = float(np.ravel(state.last_u)[0]) / float(params.max_torque)
+    # A bar to the side to which it pushes at the top, as long as the torque is large.
+    along = (-0.6 * length * push, 1.15 * length)
+    canvas.line([(0.0, 1.15 * length), along], c.ORANGE, 4)
     return canvas.pixels()
-
-
-def _arc(canvas: Canvas, radius: float, share: float) -> None:
-    """An arrow around the hinge from the top, counter-clockwise if positive."""
-    if abs(share) < 0.02:
-        return
-    sweep = 0.75 * math.pi * max(-1.0, min(1.0, share))
-    angles = [math.pi / 2 + sweep * i / 24 for i in range(25)]
-    canvas.line([_polar(radius, angle) for angle in angles], c.ORANGE, 3)
-    size, turn = 7 / canvas.scale, math.copysign(1.0, share)
-    end = angles[-1]
-    head = (
-        _polar(radius + size, end),
-        _polar(radius - size, end),
-        _polar(radius, end + turn * 1.6 * size / radius),
-    )
-    canvas.shape(head, c.ORANGE)
-
-
-def _polar(radius: float, angle: float) -> tuple[float, float]:
-    return radius * math.cos(angle), radius * math.sin(angle)
 
 
 def acrobot(state: Any, params: Any) -> np.ndarray:
@@ -194,53 +175,6 @@ def pong(env: Any) -> Callable[[Any, Any], np.ndarray]:
         return canvas.pixels()
 
     return draw
-
-
-def reacher(state: Any, params: Any) -> np.ndarray:
-    """Draw Reacher: links of length 1 from the centre, and the goal.
-
-    Args:
-        state: State of one environment; angles are from the x axis, each by itself.
-        params: Numbers of the environment, which the picture does not use.
-    """
-    angles = np.asarray(state.angles, float)
-    reach = 2.3 * len(angles)
-    canvas = Canvas((0.0, 0.0), (reach, reach))
-    canvas.ring((0.0, 0.0), len(angles), c.SOFT, 2)
-    canvas.disc(np.asarray(state.goal_xy, float), 7, c.GREEN)
-    steps = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    joints = np.concatenate([np.zeros((1, 2)), np.cumsum(steps, axis=0)])
-    canvas.line(joints.tolist(), c.BLUE, 8)
-    for joint in joints:
-        canvas.disc(joint, 3, c.PAPER, c.DARK)
-    return canvas.pixels()
-
-
-def point_robot(state: Any, params: Any) -> np.ndarray:
-    """Draw PointRobot: the semi-circle of goals, the goal and its radius, the robot."""
-    radius = float(params.circle_radius)
-    canvas = Canvas((0.0, 0.0), (3.2 * radius, 2.9 * radius))
-    arc = [math.pi * i / 60 for i in range(61)]
-    canvas.line([(radius * math.cos(a), radius * math.sin(a)) for a in arc], c.LINE, 2)
-    goal, place = np.asarray(state.goal, float), np.asarray(state.pos, float)
-    canvas.disc(goal, float(params.goal_radius) * canvas.scale, "#bfe3d8")
-    canvas.disc(goal, 3, c.GREEN)
-    canvas.disc(place, 6, c.BLUE, c.DARK)
-    return canvas.pixels()
-
-
-def swimmer(state: Any, params: Any) -> np.ndarray:
-    """Draw Swimmer: the urchins to avoid, the goal, the swimmer."""
-    canvas = Canvas((0.0, 0.0), (3.2, 2.6), "#e3eff7")
-    for urchin in np.asarray(state.urchin_xys, float):
-        for turn in range(6):
-            angle = math.pi * turn / 6
-            spike = 9 / canvas.scale * np.array([math.cos(angle), math.sin(angle)])
-            canvas.line([urchin - spike, urchin + spike], c.DARK, 1.5)
-        canvas.disc(urchin, 5, c.DARK)
-    canvas.disc(np.asarray(state.goal_xy, float), 8, c.GREEN)
-    canvas.disc(np.asarray(state.xy, float), 7, c.ORANGE, c.PAPER)
-    return canvas.pixels()
 
 
 def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:

@@ -15,7 +15,7 @@ from purerl.report.plots.runs import evolution_curve as evolution_curve
 from purerl.report.plots.runs import evolution_returns as evolution_returns
 from purerl.report.plots.runs import learning_curve as learning_curve
 from purerl.report.plots.runs import metric_curves as metric_curves
-from purerl.report.plots.runs import metric_series as metric_series
+from purerl.report.plots.runs import metric_lines as metric_lines
 from purerl.report.plots.searches import halving_scores as halving_scores
 from purerl.report.plots.searches import halving_values as halving_values
 from purerl.report.plots.searches import population_scores as population_scores

@@ -23,11 +23,19 @@ ERROR = 10.0  # The largest error at which a value loss is drawn.
 ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
 SHARES = {0.0: "At the beginning", 0.5: "Half way", 1.0: "At the end"}
 LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
+LOOKS: list[dict[str, Any]] = [
+    {"color": colour, "linestyle": dash}
+    for colour, dash in zip(style.COLOURS, ("-", "--", "-."), strict=False)
+]
 LIMIT = 1.5  # The largest step of Adam drawn, in units of the step size.
 
 
-def loss_figure(loss: Any) -> Picture:
+def loss_figure(loss: Any, ax: Any = None) -> Picture:
     """Draw a loss of either kind; one that moves as it is half-way through a run.
+
+    Args:
+        loss: A drift or a value loss.
+        ax: Axes to draw into, as `drift_figure` or `value_loss_figure` takes them.
 
     Raises:
         ConfigError: it is neither a drift nor a value loss.
@@ -39,7 +47,7 @@ def loss_figure(loss: Any) -> Picture:
             jax.eval_shape(loss, *[sample] * number)
         except TypeError:
             continue
-        return draw(loss)
+        return draw(loss, ax)
     raise ConfigError(f"{loss!r} is no loss of 2 (drift) or 3 (value) arrays [N].")
 
 
@@ -59,22 +67,19 @@ def value_loss_figure(loss: Any, ax: Any = None) -> Picture:
     value, slope = curve(loss, errors)
     other, other_slope = curve(SquaredError(), errors)
     scale = np.abs(slope).mean() / np.abs(other_slope).mean()
-    left, right = style.panel_grid(2, ax, width=4.5, height=3.8, head=0)
-    names = ("learned", "squared error, scaled")
-    for axes, curves in (
-        (left, (value, scale * other)),
-        (right, (slope, scale * other_slope)),
-    ):
-        for y, name, colour, dash in zip(
-            curves, names, style.COLOURS, ("-", "--"), strict=False
-        ):
-            axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
-        _cross(axes, across=axes is right)
+    panels = style.panel_grid(2, ax, width=4.5, height=3.8, head=0)
+    drawn = {"learned": (value, slope)}
+    drawn["squared error, scaled"] = scale * other, scale * other_slope
+    for place, axes in enumerate(panels):
+        for (name, curves), look in zip(drawn.items(), LOOKS, strict=False):
+            axes.plot(errors, curves[place], label=name, linewidth=1.8, **look)
+        _cross(axes, across=place == 1)
         axes.set_xlim(-ERROR, ERROR)
+    left, right = panels
     left.legend(frameon=False, fontsize="small")
     style.finish(left, "Value loss", "value - target", "loss, from zero error")
     style.finish(right, "Its gradient", "value - target", "d loss / d value")
-    return style.picture([left, right], "", ax)
+    return style.picture(panels, "", ax)
 
 
 def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -95,52 +100,43 @@ def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.n
     return np.asarray(value), np.asarray(slope)
 
 
-def drift_figure(drift: Any) -> Picture:
+def drift_figure(drift: Any, ax: Any = None) -> Picture:
     """Draw a drift over ratio and advantage, and what is left of the objective.
 
-    Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
-    slices: the slope `d (r A - drift) / d r` that the policy maximises, at four
-    advantages. Where it is zero, the policy is held.
+    Above, the slope `d (r A - drift) / d r` of the objective, which the policy
+    maximises, at four advantages. Where it is zero, the policy is held. Below, the
+    drift as a map beside those of PPO and DPO on one colour scale.
 
     Args:
         drift: The drift, `drift(log_ratio, advantage)`.
+        ax: Seven axes to draw into: of the slopes, and of the maps.
     """
     named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
     ratios = jnp.linspace(0.5, 1.75, POINTS)
     advantages = jnp.linspace(-3.0, 3.0, POINTS)
-    maps = {name: drift_map(shown, ratios, advantages) for name, shown in named.items()}
+    number = len(ADVANTAGES) + len(named)
+    panels = style.panel_grid(number, ax, columns=4, width=2.6, height=2.9, head=0)
+    slopes, maps = panels[: len(ADVANTAGES)], panels[len(ADVANTAGES) :]
+    for axes, advantage in zip(slopes, ADVANTAGES, strict=True):
+        for (name, shown), look in zip(named.items(), LOOKS, strict=True):
+            slope = objective_slope(shown, ratios, advantage)
+            axes.plot(ratios, slope, label=name, linewidth=1.6, **look)
+        _cross(axes, 1.0)
+        style.finish(axes, f"A = {advantage:+g}", "ratio")
+    slopes[0].set_ylabel("slope of the objective")
+    slopes[0].legend(frameon=False, fontsize="small")
+    values = [drift_map(shown, ratios, advantages) for shown in named.values()]
     # The scale is that of the hand-written drifts, so that a wild learned drift
     # saturates.
-    most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
-    figure = style.new_figure(10.5, 6.6)
-    grid = figure.add_gridspec(2, 12, height_ratios=(1.0, 1.0))
-    tops = [figure.add_subplot(grid[0, 4 * i : 4 * i + 4]) for i in range(3)]
-    image = None
-    for axes, (name, values) in zip(tops, maps.items(), strict=True):
-        look = {"cmap": style.COLOUR_MAP, "vmin": 0.0, "vmax": most}
-        image = axes.pcolormesh(
-            *map(np.asarray, (ratios, advantages)), values, rasterized=True, **look
-        )
+    most = max(float(np.quantile(of, 0.98)) for of in values[1:])
+    image, look = None, {"cmap": style.COLOUR_MAP, "vmin": 0.0, "vmax": most}
+    for axes, name, of in zip(maps, named, values, strict=True):
+        image = axes.pcolormesh(ratios, advantages, of, rasterized=True, **look)
         axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
         style.finish(axes, f"Drift: {name}", "ratio", "advantage")
         axes.grid(visible=False)
-    style.colour_bar(image, tops, "", extend="max", pad=0.01)
-    below = []
-    for index, advantage in enumerate(ADVANTAGES):
-        axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
-        for (name, shown), colour, dash in zip(
-            named.items(), style.COLOURS, ("-", "--", "-."), strict=False
-        ):
-            slope = objective_slope(shown, ratios, advantage)
-            look = {"color": colour, "linewidth": 1.6}
-            axes.plot(np.asarray(ratios), slope, dash, label=name, **look)
-        _cross(axes, 1.0)
-        style.finish(axes, f"A = {advantage:+g}", "ratio")
-        if index == 0:
-            axes.set_ylabel("slope of the objective")
-            axes.legend(frameon=False, fontsize="small")
-        below.append(axes)
-    return style.picture([*tops, *below])
+    style.colour_bar(image, maps, "", extend="max", pad=0.01)
+    return style.picture(panels, "", ax)
 
 
 def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
@@ -222,12 +218,7 @@ def step_of(
         share: Share of the run that is over.
         depth: Place of the layer in its network, from 0 to 1.
     """
-    ratios = signed_log(jnp.asarray(adam))
+    momenta = jnp.tile(signed_log(jnp.asarray(adam)), (2 + len(DECAYS), 1))
     others = jnp.array([0.0, 0.0, share, depth, 1.0])[:, None]
-    features = jnp.concatenate(
-        [
-            jnp.broadcast_to(ratios, (2 + len(DECAYS), ratios.size)),
-            jnp.broadcast_to(others, (len(others), ratios.size)),
-        ]
-    )
+    features = jnp.concatenate([momenta, jnp.tile(others, (1, adam.size))])
     return np.asarray(optimiser.direction(jnp.asarray(adam), features))

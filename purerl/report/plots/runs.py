@@ -11,7 +11,6 @@ from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.plots.style import Picture
-from purerl.report.statistics import mean_interval
 from purerl.report.statistics.missing import lowest_of
 from purerl.report.sweep_data import FEW, RETURNS, SCORE
 
@@ -21,30 +20,18 @@ if TYPE_CHECKING:
 
 MAX_THIN = 64  # Agents of a run that have a thin line each.
 DASHES = ("-", "--", "-.", ":")
+STATISTICS = {"iqm": "interquartile mean", "mean": "mean"}
 _COUNTERS = ("env_steps", "update")
+_EVALUATION = "evaluation_"  # With this begin the names of metrics of evaluations.
 
 Run = Any  # A `purerl.runner.result.RunResult`, or what has the same attributes.
-
-
-class Series(NamedTuple):
-    """A metric along a run.
-
-    Attributes:
-        steps: Environment steps, `[U]`.
-        values: Values of the agents, `[S, U]`; NaN after an agent has diverged.
-        is_evaluation: Whether it is of the evaluations, and not of training.
-    """
-
-    steps: np.ndarray
-    values: np.ndarray
-    is_evaluation: bool
 
 
 class Line(NamedTuple):
     """Runs of one setting in one environment, drawn as one line with a band.
 
     Attributes:
-        name: Name of the setting.
+        name: Name of the setting, or of the metric of a run.
         steps: Environment steps, `[T]`; NaN after the last point.
         values: Values of the runs, `[S, T]`; NaN where nothing is known.
         is_lost: Whether each run failed, `[S]`: from its end on it counts as the worst.
@@ -54,6 +41,55 @@ class Line(NamedTuple):
     steps: np.ndarray
     values: np.ndarray
     is_lost: np.ndarray
+
+
+def env_of(result: Run) -> str:
+    """Return the name of a run's environment."""
+    return serialise.env_name(result.config.env)
+
+
+def metric_lines(result: Run) -> dict[str, Line]:
+    """Return what can be drawn of a run, by name, as sweeps name it.
+
+    Metrics of training have their own names; those of the evaluations, means over the
+    episodes, begin with `evaluation_`. Values are NaN after an agent has diverged.
+    """
+    found, diverged_at = {}, result.diverged_at[:, None]
+    for rows, start in ((result.metrics, ""), (result.evaluation, _EVALUATION)):
+        for name, values in sorted(rows.items()):
+            if name in _COUNTERS or np.ndim(values) != (3 if start else 2):
+                continue
+            values = np.asarray(values, float)
+            values = values.mean(-1) if start else values
+            if (diverged_at >= 0).any():
+                seen = np.asarray(rows["update"])
+                if not start:  # The segment in which it happened is still shown.
+                    seen = np.pad(seen[:, :-1], ((0, 0), (1, 0)))
+                is_over = (diverged_at >= 0) & (seen > diverged_at)
+                values = np.where(is_over, np.nan, values)
+            name = start + name.removeprefix("episode_") if start else name
+            steps = np.asarray(rows["env_steps"][0], float)
+            found[name] = Line(name, steps, values, result.diverged_at >= 0)
+    return found
+
+
+def metric_line(result: Run, name: str) -> Line:
+    """Return one of `metric_lines`.
+
+    Raises:
+        ConfigError: no such metric, with those there are.
+    """
+    known = metric_lines(result)
+    if name not in known:
+        raise ConfigError(
+            f"metric: the run has no {name!r}. It has: {', '.join(known)}."
+        )
+    return known[name]
+
+
+def run_lines(result: Run, metric: str) -> dict[str, list[Line]]:
+    """Return the agents of a run as a line of its environment, see `metric_line`."""
+    return {env_of(result): [metric_line(result, metric)._replace(name="")]}
 
 
 def learning_curve(result: Run, ax: "Axes | None" = None) -> Picture:
@@ -67,14 +103,15 @@ def learning_curve(result: Run, ax: "Axes | None" = None) -> Picture:
         result: The run.
         ax: Axes to draw into.
     """
-    names = {"episode_return": "training"}
-    if result.evaluation:
-        names["evaluation_return"] = "deterministic evaluation"
     (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
-    title = _draw_series(axes, result, names)
+    words = _draw_agents(axes, metric_line(result, "episode_return"), "training")
+    if result.evaluation:
+        evaluated = metric_line(result, SCORE)
+        _draw_agents(axes, evaluated, "deterministic evaluation")
     axes.legend(frameon=False, loc="best", fontsize="small")
+    style.step_axis(axes)
     style.finish(axes, "", "environment steps per agent", "episode return")
-    return style.picture([axes], title, ax)
+    return style.picture([axes], _title(result, words), ax)
 
 
 def metric_curves(result: Run, names: Sequence[str], ax: Any = None) -> Picture:
@@ -82,90 +119,23 @@ def metric_curves(result: Run, names: Sequence[str], ax: Any = None) -> Picture:
 
     Args:
         result: The run.
-        names: Names of metrics, of `metric_series`.
+        names: Names of metrics, of `metric_lines`.
         ax: Axes to draw into, one for each name.
 
     Raises:
         ConfigError: no such metric, with those there are, or one without a value.
     """
     size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.2, "head": 0.8}
-    panels = style.panel_grid(len(names), ax, sharex=True, **size)
-    series, title = metric_series(result), ""
+    panels, words = style.panel_grid(len(names), ax, sharex=True, **size), ""
     for axes, name in zip(panels, names, strict=True):
-        if name in series and not np.isfinite(series[name].values).any():
+        line = metric_line(result, name)
+        if not np.isfinite(line.values).any():
             raise ConfigError(f"metric: {name} has no value in this run yet.")
-        title = _draw_series(axes, result, {name: name})
+        words = _draw_agents(axes, line, name)
+        style.step_axis(axes)
         style.finish(axes, y=name.replace("_", " "))
     style.finish(panels[-1], x="environment steps per agent")
-    return style.picture(panels, title, ax)
-
-
-def _draw_series(axes: "Axes", result: Run, names: Mapping[str, str]) -> str:
-    """Draw metrics with their labels in a panel; return the title."""
-    series, words = metric_series(result), []
-    for name, label in names.items():
-        if name not in series:
-            raise _unknown(name, series)
-        words.append(_draw(axes, series[name], result.diverged_at >= 0, label))
-    style.step_axis(axes)
-    return _title(result, words[0])
-
-
-def run_lines(result: Run, metric: str) -> dict[str, list[Line]]:
-    """Return the agents of a run as a line of its environment.
-
-    Raises:
-        ConfigError: no such metric among those of `metric_series`.
-    """
-    series = metric_series(result)
-    if metric not in series:
-        raise _unknown(metric, series)
-    steps, values, _ = series[metric]
-    return {env_of(result): [Line("", steps, values, result.diverged_at >= 0)]}
-
-
-def _unknown(name: str, series: Mapping[str, Series]) -> ConfigError:
-    return ConfigError(f"metric: the run has no {name!r}. It has: {', '.join(series)}.")
-
-
-def env_of(result: Run) -> str:
-    """Return the name of a run's environment."""
-    return serialise.env_name(result.config.env)
-
-
-def metric_series(result: Run) -> dict[str, Series]:
-    """Return what can be drawn of a run, by name, as sweeps name it.
-
-    Metrics of training have their own names; those of the evaluations, means over the
-    episodes, begin with `evaluation_`.
-    """
-    found = {}
-    for rows, is_evaluation in ((result.metrics, False), (result.evaluation, True)):
-        for name, values in sorted(rows.items()):
-            if name in _COUNTERS or np.ndim(values) != 2 + is_evaluation:
-                continue
-            values = np.asarray(values, dtype=float)
-            if is_evaluation:
-                name = f"evaluation_{name.removeprefix('episode_')}"
-                values = values.mean(-1)
-            steps = np.asarray(rows["env_steps"][0], dtype=float)
-            values = _until_diverged(result, rows, values, is_evaluation)
-            found[name] = Series(steps, values, is_evaluation)
-    return found
-
-
-def _until_diverged(
-    result: Run, rows: Mapping[str, Any], values: np.ndarray, is_evaluation: bool
-) -> np.ndarray:
-    """Values `[S, U]`, NaN after an agent has diverged, as those of a sweep."""
-    diverged_at = result.diverged_at[:, None]
-    if (diverged_at < 0).all():
-        return values
-    seen = np.asarray(rows["update"])
-    if not is_evaluation:
-        # A row is a segment of updates: the one in which it happened is still shown.
-        seen = np.concatenate([np.zeros_like(seen[:, :1]), seen[:, :-1]], 1)
-    return np.where((diverged_at >= 0) & (seen > diverged_at), np.nan, values)
+    return style.picture(panels, _title(result, words), ax)
 
 
 def _title(result: Run, words: str) -> str:
@@ -179,28 +149,25 @@ def _title(result: Run, words: str) -> str:
     return f"{title}\n{result.divergence}{note}"
 
 
-def _draw(axes: "Axes", series: Series, is_lost: np.ndarray, label: str) -> str:
+def _draw_agents(axes: "Axes", line: Line, label: str) -> str:
     """Draw the agents of a run and their mean; return in words what the band is.
 
-    Args:
-        axes: The panel.
-        series: The metric. Of training every agent has a thin line.
-        is_lost: Whether each agent diverged, `[S]`: it is in no mean, unless all did.
-        label: The name of the line.
+    Of training every agent has a thin line. One that diverged has a dashed one, and is
+    in no mean, unless all did.
     """
-    steps, values, is_evaluation = series
+    _, steps, values, is_lost = line
+    is_evaluation = line.name.startswith(_EVALUATION)
     colour = style.colour_of(int(is_evaluation))
-    if not is_evaluation and len(values) > 1:
-        thin = {"color": colour, "alpha": style.FAINT, "linewidth": 0.6}
-        for line in values[~is_lost][:MAX_THIN]:
-            axes.plot(*_known(steps, line), **thin)
+    thin = {"color": colour, "alpha": style.FAINT, "linewidth": 0.6}
     if not is_evaluation:
-        for line in values[is_lost][:MAX_THIN]:
-            known = _known(steps, line)
-            axes.plot(*known, "--", color=colour, alpha=0.6, linewidth=0.8)
-            axes.plot(*(x[-1:] for x in known), "x", color=colour, markersize=7)
-    values = values if is_lost.all() else values[~is_lost]
-    found = mean_interval(values)
+        for agent in values[~is_lost][:MAX_THIN] if len(values) > 1 else ():
+            style.draw_known(axes, steps, agent, **thin)
+        for agent in values[is_lost][:MAX_THIN]:
+            look = {"color": colour, "linestyle": "--", "alpha": 0.6, "linewidth": 0.8}
+            style.draw_known(axes, steps, agent, **look)
+            end = np.isfinite(agent).nonzero()[0][-1:]
+            axes.plot(steps[end], agent[end], "x", color=colour, markersize=7)
+    found = statistics.mean_interval(values if is_lost.all() else values[~is_lost])
     mark = "o-" if is_evaluation else "-"
     style.draw_band(axes, steps, found, colour, mark, label=label, markersize=4)
     if len(steps) == 1:  # One point has no band, so a line goes from end to end.
@@ -208,17 +175,8 @@ def _draw(axes: "Axes", series: Series, is_lost: np.ndarray, label: str) -> str:
     return found.words
 
 
-def _known(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a line that are known."""
-    is_known = np.isfinite(values)
-    return steps[is_known], values[is_known]
-
-
 def comparison_figure(dataset: "xr.Dataset", ax: Any = None) -> Picture:
-    """Draw the mean return along training, a line per setting.
-
-    Bands are 95% intervals; of fewer than ten seeds, their range. From its end on a run
-    that failed counts as the worst return that is drawn in its environment.
+    """Draw the mean return along training, a line per setting, see `curves_figure`.
 
     Args:
         dataset: Dataset of a `Comparison`: `curve` by environment, setting, seed and
@@ -268,33 +226,33 @@ def curves(
     """
     pairs = list(results.items() if isinstance(results, Mapping) else results)
     metric = metric or _common_metric([result for _, result in pairs])
-    lines = dict[str, list[Line]]()
+    lines = dict[str, dict[str, Line]]()
     for name, result in pairs:
         for env, own in result.lines(metric).items():
-            drawn = lines.setdefault(env, [])
+            drawn = lines.setdefault(env, {})
             for line in own:
                 words = ": ".join(str(part) for part in (name, line.name) if part)
-                if words in (known.name for known in drawn):
+                if words in drawn:
                     raise ConfigError(
                         f"two curves of {env} are called {words!r}: give them other "
                         "names, NAME=FOLDER on the command line."
                     )
                 # Of other metrics than returns nobody knows what is the worst.
                 is_lost = line.is_lost & (metric in RETURNS)
-                drawn.append(line._replace(name=words, is_lost=is_lost))
-    return curves_figure(lines, statistic, y=metric.replace("_", " "), ax=ax)
+                drawn[words] = line._replace(name=words, is_lost=is_lost)
+    listed = {env: list(own.values()) for env, own in lines.items()}
+    return curves_figure(listed, statistic, y=metric.replace("_", " "), ax=ax)
 
 
 def _common_metric(results: Sequence[Any]) -> str:
     """The evaluations where all have enough of them, else the returns in training."""
-    for result in results:
-        try:
-            found = result.lines(SCORE).values()
-        except ConfigError:
-            return "episode_return"
-        if any(len(line.steps) < FEW for own in found for line in own):
-            return "episode_return"
-    return SCORE
+    try:
+        found = [
+            line for x in results for own in x.lines(SCORE).values() for line in own
+        ]
+    except ConfigError:
+        return "episode_return"
+    return SCORE if all(len(line.steps) >= FEW for line in found) else "episode_return"
 
 
 def curves_figure(
@@ -316,15 +274,9 @@ def curves_figure(
         y: What the values are.
         ax: Axes to draw into, one for each environment.
     """
-    panels = style.panel_grid(
-        len(lines),
-        ax,
-        columns=2,  # In three a page's width leaves no readable text.
-        width=style.PAGE_WIDTH / 2,
-        height=3.4,
-        head=0.8,
-        least=6.0,
-    )
+    # In three columns a page's width leaves no readable text.
+    size = {"columns": 2, "width": style.PAGE_WIDTH / 2, "height": 3.4, "head": 0.8}
+    panels = style.panel_grid(len(lines), ax, least=6.0, **size)
     names = list(dict.fromkeys(line.name for own in lines.values() for line in own))
     words, lost = dict[str, None](), 0
     for axes, (env, own) in zip(panels, lines.items(), strict=True):
@@ -333,13 +285,12 @@ def curves_figure(
         found = draw_lines(axes, own, statistic, [worst] * len(own), places)
         words |= dict.fromkeys(found)
         lost += int(sum(line.is_lost.sum() for line in own))
-        style.step_axis(axes)
         style.finish(axes, env if len(lines) > 1 else "", "environment steps", y)
     if len(names) > 1:
         style.legend_below(panels[0].figure, panels, 4, ax=ax)
-    what = {"iqm": "interquartile mean", "mean": "mean"}[statistic]
     env = f"{next(iter(lines))}: " if len(lines) == 1 else ""
-    title = f"{env}{what} of the seeds, and in the band {' or '.join(words)}"
+    bands = " or ".join(words)
+    title = f"{env}{STATISTICS[statistic]} of the seeds\nbands: {bands}"
     if lost:
         title += f"; {with_noun(lost, 'run')} failed, the worst from its end on"
     return style.picture(panels, title, ax)
@@ -372,20 +323,13 @@ def draw_lines(
             continue
         found = statistics.curve(values, statistic)
         words.append(found.words)
-        style.draw_band(
-            axes,
-            line.steps[is_point],
-            found,
-            style.colour_of(number),
-            DASHES[number // len(style.COLOURS) % len(DASHES)],
-            opacity=opacity,
-            label=line.name,
-            linewidth=1.6,
-            marker=style.marker_of(number),
-            markersize=4.5,
-            marks=8,
-            first=number % 8,  # So that the marks of settings do not meet.
-        )
+        dash = DASHES[number // len(style.COLOURS) % len(DASHES)]
+        look = {"linewidth": 1.6, "marker": style.marker_of(number), "markersize": 4.5}
+        # The first mark is another one, so that the marks of settings do not meet.
+        look |= {"marks": 8, "first": number % 8, "opacity": opacity}
+        steps, colour = line.steps[is_point], style.colour_of(number)
+        style.draw_band(axes, steps, found, colour, dash, label=line.name, **look)
+    style.step_axis(axes)
     return words
 
 
@@ -412,34 +356,18 @@ def evolution_curve(
         ax: Axes to draw into.
     """
     (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.2, head=0)
-    mean, std = history["mean"], history["std"]
+    mean, std, failed = (history[name] for name in ("mean", "std", "failed"))
     generations = np.arange(1, len(mean) + 1)
-    is_short = len(generations) <= 30
-    style.draw_band(
-        axes,
-        generations,
-        (mean, mean - std, mean + std),
-        style.COLOURS[0],
-        label="mean of the members ± their standard deviation",
-        linewidth=1.5,
-        marker="o" if is_short else "",
-        markersize=3.5,
-    )
-    look = {"marker": "^" if is_short else "", "markersize": 3.5, "linewidth": 1.2}
-    axes.plot(
-        generations,
-        history["best"],
-        color=style.COLOURS[1],
-        label="best member",
-        **look,
-    )
-    failed = history["failed"]
+    look: dict[str, Any] = {"markersize": 3.5 if len(mean) <= 30 else 0}
+    ends, words = (mean, mean - std, mean + std), "mean of the members ± their spread"
+    blue, red = style.COLOURS[:2]
+    style.draw_band(axes, generations, ends, blue, "o-", label=words, **look)
+    axes.plot(generations, history["best"], "^-", color=red, label="best", **look)
     if failed.any():
         where = generations[failed > 0]
         low = np.nanmin(mean - std) if np.isfinite(mean).any() else 0.0
         words = f"members failed ({int(failed.sum()):,} in all)"
-        look = {"marker": "x", "s": 14, "color": style.INK, "label": words}
-        axes.scatter(where, np.full(len(where), low), **look)
+        axes.plot(where, np.full(len(where), low), "x", color=style.INK, label=words)
     axes.legend(frameon=False, fontsize="small")
     axes.locator_params(axis="x", integer=True)
     kind = settings["fitness"]
@@ -451,18 +379,20 @@ def evolution_curve(
     return style.picture([axes], title, ax)
 
 
-def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> Picture:
+def evolution_returns(
+    returns: np.ndarray, names: Sequence[str], ax: Any = None
+) -> Picture:
     """Draw the mean return of members, a panel for each environment.
 
     Args:
         returns: Mean returns by generation and environment, `[G, E]`.
         names: Names of the environments.
+        ax: Axes to draw into, one for each environment.
     """
     generations = np.arange(1, len(returns) + 1)
-    panels = style.panel_grid(len(names), height=3.2, head=0)
+    panels = style.panel_grid(len(names), ax, height=3.2, head=0)
     for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
-        colour = style.colour_of(number)
-        axes.plot(generations, returns[:, number], color=colour, linewidth=1.6)
+        axes.plot(generations, returns[:, number], color=style.colour_of(number))
         axes.locator_params(axis="x", integer=True)
         style.finish(axes, name, "generation", "return" if number == 0 else "")
-    return style.picture(panels)
+    return style.picture(panels, "", ax)

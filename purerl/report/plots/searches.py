@@ -1,6 +1,7 @@
 """Pictures of searches over hyperparameters: scores and values as training goes on."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-FAINT: dict[str, Any] = {"color": style.COLOURS[0], "alpha": style.FAINT, "lw": 1}
+BLUE, RED = style.COLOURS[:2]
+FAINT: dict[str, Any] = {"color": BLUE, "alpha": style.FAINT, "lw": 1}
+# Up to three panels in a row.
+_panels = partial(style.panel_grid, height=2.9, head=0.5, least=5.2, sharey=True)
 
 
 def population_scores(
@@ -26,22 +30,25 @@ def population_scores(
             seed of the search; they are drawn bold.
         ax: Axes to draw into, one for each search.
     """
-    seeds = dataset["seed"].values.tolist()
+    seeds, updates = dataset["seed"].values.tolist(), dataset["updates"].values
     panels = _panels(len(seeds), ax)
-    updates = dataset["updates"].values
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
         axes.plot(updates, scores, **FAINT)
         if seed in lineages:
             line = lineages[seed][: len(updates)]
             best = scores[np.arange(len(line)), line]
-            axes.plot(updates, best, color=style.COLOURS[1], lw=1.8, marker="o", ms=3)
-        style.finish(axes, f"seed {seed}", "updates", "score")
-    return style.picture(panels)
+            axes.plot(updates, best, color=RED, lw=1.8, marker="o", ms=3)
+        y = "score" if axes is panels[0] else ""
+        style.finish(axes, f"seed {seed}", "updates", y)
+    return style.picture(panels, "", ax)
 
 
 def population_values(
-    dataset: "xr.Dataset", names: Sequence[str], lineages: Mapping[int, np.ndarray]
+    dataset: "xr.Dataset",
+    names: Sequence[str],
+    lineages: Mapping[int, np.ndarray],
+    ax: Any = None,
 ) -> Picture:
     """Draw every member's hyperparameters round by round, a panel per axis.
 
@@ -50,9 +57,9 @@ def population_values(
         names: Names of the axes.
         lineages: Lineages as in `population_scores`; the schedules that they found are
             bold.
+        ax: Axes to draw into, one for each name.
     """
-    panels = _panels(len(names), share=False)
-    ends = dataset["updates"].values
+    panels, ends = _panels(len(names), ax, sharey=False), dataset["updates"].values
     # A value is kept from a round's start to its end.
     x = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).ravel()
     for name, axes in zip(names, panels, strict=True):
@@ -65,10 +72,10 @@ def population_values(
             axes.plot(x, mine, **FAINT)
             if seed in lineages:
                 line = np.repeat(lineages[seed][: len(ends)], 2)
-                colour = style.COLOURS[1 + place % (len(style.COLOURS) - 1)]
+                colour = style.colour_of(1 + place % (len(style.COLOURS) - 1))
                 axes.plot(x, mine[np.arange(len(line)), line], color=colour, lw=1.8)
         style.finish(axes, name, "updates")
-    return style.picture(panels)
+    return style.picture(panels, "", ax)
 
 
 def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
@@ -78,9 +85,8 @@ def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
         dataset: Dataset of a `HalvingResult`.
         ax: Axes to draw into, one for each search.
     """
-    seeds = dataset["seed"].values.tolist()
-    panels = _panels(len(seeds), ax)
-    updates, brackets = dataset["updates"].values, dataset["bracket"].values
+    seeds, updates = dataset["seed"].values.tolist(), dataset["updates"].values
+    panels, brackets = _panels(len(seeds), ax), dataset["bracket"].values
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
         for bracket in np.unique(brackets):
@@ -88,31 +94,34 @@ def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
             mine = scores[brackets == bracket]
             lines = axes.plot(updates, mine.T, marker="o", markersize=3.5, **look)
             lines[0].set_label(f"bracket {bracket}")
-        if axes is panels[0]:
-            axes.legend(frameon=False, fontsize="small")
-        style.finish(axes, f"seed {seed}", "updates", "score")
-    return style.picture(panels)
+        y = "score" if axes is panels[0] else ""
+        style.finish(axes, f"seed {seed}", "updates", y)
+    panels[0].legend(frameon=False, fontsize="small")
+    return style.picture(panels, "", ax)
 
 
-def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> Picture:
+def halving_values(
+    dataset: "xr.Dataset", names: Sequence[str], ax: Any = None
+) -> Picture:
     """Draw the last known score over every axis; larger dots were trained longer.
 
     Args:
         dataset: Dataset of a `HalvingResult`.
         names: Names of the axes.
+        ax: Axes to draw into, one for each name.
     """
-    panels = _panels(len(names))
-    score = last_known(dataset["score"].values)
+    panels, score = _panels(len(names), ax), last_known(dataset["score"].values)
     trained = dataset["trained_updates"].values
     sizes = 12 + 60 * trained / max(1, trained.max())
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "point").values.ravel().tolist()
         axis = style.Axis.of(values)
         axis.set_up(axes, "x")
-        look = {"s": sizes.ravel(), "alpha": 0.6, "color": style.COLOURS[0]}
+        look = {"s": sizes.ravel(), "alpha": 0.6, "color": BLUE}
         axes.scatter(axis.places(values), score.ravel(), **look)
-        style.finish(axes, "", name, "score at the last rung")
-    return style.picture(panels)
+        style.finish(axes, x=name)
+    panels[0].set_ylabel("score at the last rung")
+    return style.picture(panels, "", ax)
 
 
 def last_known(scores: np.ndarray) -> np.ndarray:
@@ -131,17 +140,10 @@ def request_scores(scores: Sequence[np.ndarray], ax: "Axes | None" = None) -> Pi
         ax: Axes to draw into.
     """
     (axes,) = _panels(1, ax)
-    for number, values in enumerate(scores):
-        places = np.full(len(values), number)
-        axes.scatter(places, values, s=16, alpha=0.5, color=style.COLOURS[0])
+    numbers = np.repeat(np.arange(len(scores)), [len(values) for values in scores])
+    axes.scatter(numbers, np.concatenate(scores), s=16, alpha=0.5, color=BLUE)
     best = [np.nanmax([*values, -np.inf]) for values in scores]
-    running = np.maximum.accumulate(best)
-    axes.plot(running, color=style.COLOURS[1], lw=1.8, drawstyle="steps-post")
+    axes.plot(np.maximum.accumulate(best), color=RED, drawstyle="steps-post")
     axes.locator_params(axis="x", integer=True)
     style.finish(axes, "", "request", "score")
     return style.picture([axes], "", ax)
-
-
-def _panels(count: int, ax: Any = None, *, share: bool = True) -> list["Axes"]:
-    """Up to three panels in a row."""
-    return style.panel_grid(count, ax, height=2.9, head=0.5, least=5.2, sharey=share)

@@ -143,8 +143,7 @@ def panel_grid(
         given = np.atleast_1d(ax).ravel().tolist()
         if len(given) != count:
             raise ConfigError(
-                f"ax must be {with_noun(count, 'panel')}, got {len(given)}: the "
-                "picture has as many."
+                f"ax must be {with_noun(count, 'panel')}, got {len(given)}."
             )
         return given
     columns, size = min(count, columns), _width.get()
@@ -197,6 +196,12 @@ def marker_of(number: int) -> str:
     return MARKERS[number % len(MARKERS)]
 
 
+def draw_known(axes: "Axes", x: np.ndarray, y: np.ndarray, **line: Any) -> None:
+    """Draw a line through the points that are known."""
+    known = np.isfinite(y)
+    axes.plot(x[known], y[known], **line)
+
+
 def draw_band(
     axes: "Axes",
     x: np.ndarray,
@@ -206,6 +211,7 @@ def draw_band(
     *,
     opacity: float = FAINT,
     marks: int = 0,
+    first: int = 0,
     **line: Any,
 ) -> None:
     """Draw a line through the points that are known, over a band between two ends.
@@ -218,17 +224,16 @@ def draw_band(
         mark: Format of the line, as matplotlib has it.
         opacity: Opacity of the band.
         marks: Number of markers along the line, about; 0 for one at each point.
+        first: Number of the point with the first marker.
         **line: Options of the line.
     """
     x = np.asarray(x)
     value, low, high = (np.broadcast_to(part, x.shape) for part in found[:3])
     known = np.isfinite(value)
     x, value, low, high = x[known], value[known], low[known], high[known]
-    step = "post" if line.get("drawstyle") == "steps-post" else None
-    band = {"color": colour, "alpha": opacity, "linewidth": 0, "step": step}
-    axes.fill_between(x, low, high, **band)
+    axes.fill_between(x, low, high, color=colour, alpha=opacity, linewidth=0)
     if marks:
-        line["markevery"] = (line.pop("first", 0), max(1, len(x) // marks))
+        line["markevery"] = (first, max(1, len(x) // marks))
     axes.plot(x, value, mark, color=colour, **{"linewidth": 1.8, **line})
 
 
@@ -236,6 +241,13 @@ def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
     """Mark the best of many dots."""
     look = {"color": COLOURS[1], "ms": 15, "mec": "#ffffff", "mew": 0.8}
     axes.plot(x, y, "*", **{**look, **options})
+
+
+def spread_out(axis: "Axis", places: np.ndarray) -> np.ndarray:
+    """Return places along an axis of names, moved beside one another by chance."""
+    if not axis.names:
+        return places
+    return places + np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
 
 
 def legend_below(
@@ -357,9 +369,8 @@ class Axis(NamedTuple):
             log_axis(axes, along)
         if not self.names:
             return
-        texts = [
-            str(name).partition("(")[0] for name in self.names
-        ]  # Classes of parts.
+        # Parts are told apart by their classes alone, where these differ.
+        texts = [str(name).partition("(")[0] for name in self.names]
         if len(set(texts)) < len(texts):
             texts = list(map(label, self.names))
         texts = [t if len(t) <= LONGEST else f"{t[: LONGEST - 1]}…" for t in texts]

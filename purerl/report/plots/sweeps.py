@@ -1,7 +1,7 @@
 """Pictures of a sweep: learning curves, final scores against its axes, seeds."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,26 +36,21 @@ ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 BLUE = style.COLOURS[0]
 
 
-class Lines(NamedTuple):
-    """Lines of a picture, and what tells them apart.
-
-    Attributes:
-        heading: The heading of the names: what they are values of.
-        common: Values that all lines share, in words; may be empty.
-        lines: Name and index of the configuration of each line, from best to worst or
-            in the order of the axis.
-    """
-
-    heading: str
-    common: str
-    lines: list[tuple[str, int]]
+# Name and index of each configuration that has a line.
+Chosen = list[tuple[str, int]]
 
 
-def choose_lines(scores: Scores, by: str | None, most: int = MAX_LINES) -> Lines:
+def choose_lines(
+    scores: Scores, by: str | None, most: int = MAX_LINES
+) -> tuple[str, str, Chosen]:
     """Choose the best configurations, or each value of an axis at the best others.
 
     Configurations of which no member has rows are left out. Of more values than `most`
     some are left out evenly; the best stays.
+
+    Returns:
+        What the names are values of, what all lines share, in words, and the lines from
+        best to worst or in the order of the axis.
 
     Raises:
         ConfigError: an unknown axis, or several environments of which the best would
@@ -66,29 +61,26 @@ def choose_lines(scores: Scores, by: str | None, most: int = MAX_LINES) -> Lines
         points = [scores.points[p] for p in ranking]
         differ = [n for n in scores.names if len({str(p[n]) for p in points}) > 1]
         differ = differ or list(scores.names)
-        names = [", ".join(label(point[name]) for name in differ) for point in points]
         common = [
             f"{short(n)}={label(points[0][n])}" for n in scores.names if n not in differ
         ]
-        heading = ", ".join(map(short, differ))
-        lines = list(zip(names, ranking, strict=True))
-        return Lines(heading, ", ".join(common), lines)
+        lines = [
+            (", ".join(label(scores.points[p][name]) for name in differ), p)
+            for p in ranking
+        ]
+        return ", ".join(map(short, differ)), ", ".join(common), lines
     check_known(by, list(scores.names), "the sweep")
     if by != ENV:
         scores.check_one_task()
     means = scores.means
-    groups = {value: scores.with_value(by, value) for value in scores.values(by)}
-    lines = [
-        (label(value), max(group, key=lambda p: means[p]))
-        for value, group in groups.items()
-        if group
-    ]
+    groups = scores.by_value(by).items()
+    lines = [(label(v), max(group, key=lambda p: means[p])) for v, group in groups]
     if len(lines) > most:
         # An environment may have no score yet.
         winner = np.nanargmax([means[p] for _, p in lines])
         evenly = np.linspace(0, len(lines) - 1, most - 1).round().astype(int)
         lines = [lines[i] for i in sorted({*evenly.tolist(), int(winner)})]
-    return Lines(short(by), "", lines)
+    return short(by), "", lines
 
 
 def sweep_curves(
@@ -122,11 +114,11 @@ def sweep_curves(
     names = (asked,) if isinstance(asked, str) else tuple(asked)
     names = tuple(metric_name(dataset, name) for name in names)
     scores = read_scores(dataset)
-    chosen = choose_lines(scores, by)
+    heading, common, chosen = choose_lines(scores, by)
     size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.8, "head": 0.6}
     panels, bands = style.panel_grid(len(names), ax, **size), dict[str, None]()
     for axes, name in zip(panels, names, strict=True):
-        lines = lines_of(dataset, scores, chosen.lines, name)
+        lines = lines_of(dataset, scores, chosen, name)
         lows = [lowest_of(line.values) for line in lines]
         if np.isnan(lows).all():
             raise ConfigError(
@@ -137,10 +129,10 @@ def sweep_curves(
         floors = floors if name in RETURNS else [np.nan] * len(lines)
         found = draw_lines(axes, lines, statistic, floors, range(len(lines)))
         bands |= dict.fromkeys(found)
-        style.step_axis(axes)
         style.finish(axes, y=name.replace("_", " "))
+    style.finish(panels[-1], x="environment steps per agent")
     title = f"{env_name(dataset)}: best configurations"
-    title += f" ({chosen.common})" * bool(chosen.common)
+    title += f" ({common})" * bool(common)
     if by is not None:
         rest = ", ".join(short(name) for name in scores.names if name != by)
         title = f"{env_name(dataset)} by {short(by)}"
@@ -149,10 +141,9 @@ def sweep_curves(
     missing = f"; {scores.missing}" if scores.missing else ""
     what = {"iqm": "IQM", "mean": "mean"}[statistic]
     title += f"\n{what} over {seeds}, bands: {' or '.join(bands)}{missing}"
-    style.finish(panels[-1], x="environment steps per agent")
-    most = max(panels, key=lambda axes: len(axes.lines))
-    if chosen.heading:
-        look = {"loc": "outside right upper", "title": chosen.heading, "ax": ax}
+    if heading:
+        most = max(panels, key=lambda axes: len(axes.lines))
+        look = {"loc": "outside right upper", "title": heading, "ax": ax}
         style.legend_below(panels[0].figure, most, 1, alignment="left", **look)
     return style.picture(panels, title, ax)
 
@@ -160,7 +151,7 @@ def sweep_curves(
 def lines_of(
     dataset: "xr.Dataset",
     scores: Scores,
-    chosen: Sequence[tuple[str, int]],
+    chosen: Chosen,
     metric: str,
 ) -> list[Line]:
     """Return configurations of a sweep as lines.
@@ -227,9 +218,9 @@ def heat_map(
         raise ConfigError(
             "a heat map needs two axes with several values; draw the slices instead."
         )
-    table = mean_table(scores, y, x)
     from matplotlib.patches import Rectangle
 
+    table = mean_table(scores, y, x)
     rows, columns = scores.values(y), scores.values(x)
     rest = [short(name) for name in scores.names if name not in (x, y)]
     how = f"\nand over {', '.join(rest)}" if rest else ""
@@ -246,14 +237,16 @@ def heat_map(
     if max(len(label(value)) for value in columns) > 5 and len(columns) > 6:
         axes.tick_params(axis="x", rotation=45)
     if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
-        _write_cells(axes, table, image)
+        for (row, column), value in np.ndenumerate(table):
+            if np.isfinite(value):  # Light colours of the map are those of its end.
+                colour = "#111111" if image.norm(value) > 0.6 else "#ffffff"
+                place = {"ha": "center", "va": "center", "fontsize": "small"}
+                axes.text(column, row, label(float(value)), color=colour, **place)
     # The best cell is the brightest one: black shows on it.
     row, column = np.unravel_index(np.nanargmax(table), table.shape)
-    look: dict[str, Any] = {"fill": False, "edgecolor": "#000000", "lw": 3}
-    frame = Rectangle((column - 0.5, row - 0.5), 1, 1, clip_on=False, zorder=3, **look)
-    axes.add_patch(frame)
-    axes.set_xlabel(short(x))
-    axes.set_ylabel(short(y))
+    look: dict[str, Any] = {"fill": False, "lw": 3, "clip_on": False, "zorder": 3}
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
+    axes.set(xlabel=short(x), ylabel=short(y))
     style.ink(axes)
     axes.spines[:].set_visible(False)
     style.colour_bar(image, [axes], "final score", pad=0.02)
@@ -287,18 +280,6 @@ def mean_table(scores: Scores, y: str, x: str) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _write_cells(axes: Any, table: np.ndarray, image: Any) -> None:
-    """Write every number into its cell, dark on light colours."""
-    for (row, column), value in np.ndenumerate(table):
-        if not np.isfinite(value):
-            continue
-        red, green, blue, _ = image.cmap(image.norm(value))
-        light = 0.299 * red + 0.587 * green + 0.114 * blue
-        colour = "#111111" if light > 0.5 else "#ffffff"
-        place = {"ha": "center", "va": "center", "fontsize": "small", "color": colour}
-        axes.text(column, row, label(float(value)), **place)
-
-
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Picture:
     """Draw the final score against each axis.
 
@@ -328,20 +309,17 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Pic
         axis = style.Axis.of(point[name] for point in scores.points)
         axis.set_up(axes, "x")
         (_draw_dots if scores.grid is None else _draw_slice)(axes, axis, scores, name)
-        style.finish(axes, x=short(name))
+        style.finish(axes, x=short(name), y="final score" if axes is panels[0] else "")
     what = "final score, IQM over seeds"
     if scores.grid is None:
         what = f"{with_noun(int(scores.is_begun.sum()), 'configuration')}, mean and "
         what += f"range of {with_noun(scores.scores.shape[1], 'seed')}"
-    panels[0].set_ylabel("final score", color=style.INK)
     style.legend_below(panels[0].figure, panels[0], 2, ax=ax)
     return style.picture(panels, f"{env_name(dataset)}: {what}", ax)
 
 
 def _draw_slice(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> None:
-    filled, means = scores.filled, scores.means
-    groups = {value: scores.with_value(name, value) for value in scores.values(name)}
-    groups = {value: group for value, group in groups.items() if group}
+    filled, means, groups = scores.filled, scores.means, scores.by_value(name)
     tops = [[max(group, key=lambda p: means[p])] for group in groups.values()]
     kinds = {"others at their best": tops}
     if len(scores.names) > 1 and max(map(len, groups.values())) > 1:
@@ -349,28 +327,22 @@ def _draw_slice(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> No
     for number, (words, members) in enumerate(kinds.items()):
         found = [statistics.estimate(filled[group].T) for group in members]
         ends = " or ".join(dict.fromkeys(e.words for e in found))
-        style.draw_band(
-            axes,
-            axis.places(groups),
-            list(zip(*(e[:3] for e in found), strict=True)),
-            style.colour_of(number),
-            label=f"{words}; {ends}",
-            marker=style.marker_of(number),
-            markersize=5,
-        )
+        points = list(zip(*(e[:3] for e in found), strict=True))
+        look = {"marker": style.marker_of(number), "markersize": 5}
+        places, colour = axis.places(groups), style.colour_of(number)
+        style.draw_band(axes, places, points, colour, label=f"{words}; {ends}", **look)
 
 
 def _draw_dots(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> None:
     ranking, filled, means = scores.ranking(), scores.filled, scores.means
     places = axis.places(point[name] for point in scores.points)
-    if axis.names:  # Dots with the same value are moved beside one another.
-        places = places + np.random.default_rng(0).uniform(-0.22, 0.22, len(places))
+    places = style.spread_out(axis, places)
     dots, ends = places[ranking], filled[ranking]
     axes.vlines(dots, ends.min(1), ends.max(1), color=BLUE, alpha=0.25)
     axes.plot(dots, means[ranking], "o", color=BLUE, ms=4.5, alpha=0.9)
     best = int(ranking[0])
-    name_of_best = f"best: {scores.name(best)}"
-    style.draw_star(axes, places[best], means[best], label=name_of_best)
+    words = f"best: {scores.name(best)}"
+    style.draw_star(axes, places[best], means[best], label=words)
 
 
 def seed_scores(
@@ -396,7 +368,7 @@ def seed_scores(
     heading, common, lines = choose_lines(scores, by)
     groups = {name: scores.scores[place] for name, place in lines}
     title = f"{env_name(dataset)}: final score of every seed"
-    title += f" ({common})" if common else ""
+    title += f" ({common})" * bool(common)
     return score_groups(groups, title=title, heading=heading, ax=ax)
 
 
@@ -423,24 +395,18 @@ def score_groups(
     height = 1.3 + 0.42 * len(names)
     (axes,) = style.panel_grid(1, ax, width=7.5, height=height, head=0)
     rng = np.random.default_rng(0)
-    for height, values in enumerate(known):
-        colour = style.colour_of(height)
+    for place, values in enumerate(known):
+        colour = style.colour_of(place)
         if len(values) > 3:
-            axes.boxplot(
-                values,
-                positions=[height],
-                orientation="horizontal",
-                widths=0.55,
-                showfliers=False,
-                patch_artist=True,
-                boxprops={"facecolor": colour, "alpha": 0.22, "lw": 0},
-                medianprops={"color": colour, "lw": 2},
-                whiskerprops={"color": colour, "lw": 1},
-                capprops={"lw": 0},
-            )
+            look = {"orientation": "horizontal", "widths": 0.55, "showfliers": False}
+            look |= {"patch_artist": True, "capprops": {"lw": 0}}
+            look["boxprops"] = {"facecolor": colour, "alpha": 0.22, "lw": 0}
+            look["medianprops"] = {"color": colour, "lw": 2}
+            look["whiskerprops"] = {"color": colour, "lw": 1}
+            axes.boxplot(values, positions=[place], **look)
         jitter = rng.uniform(-0.16, 0.16, len(values))
         alpha = max(0.15, min(0.85, 40 / max(len(values), 1)))
-        axes.plot(values, height + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
+        axes.plot(values, place + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     style.finish(axes, "", "final score", heading)

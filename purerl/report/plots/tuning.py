@@ -1,6 +1,7 @@
 """Pictures of a study: history, importance, contour, slices."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, RED = style.COLOURS[:2]
-GREY = style.COLOURS[-1]
 CELLS = 160  # A contour has so many cells along each side.
 # The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
 BANDWIDTH = 0.15
@@ -39,15 +39,17 @@ def figures(
     found = {"history": history(rows), "slice": slices(rows, axes)}
     if shares:
         found["importance"] = importance(shares)
-        if len(shares) > 1:
-            names = sorted(shares, key=lambda n: -shares[n])
-            found["contour"] = contour(rows, axes, names[:3])
+    if len(shares) > 1:
+        names = sorted(shares, key=lambda n: -shares[n])
+        found["contour"] = contour(rows, axes, names[:3])
     return found
 
 
 def _complete(rows: Sequence[Trial]) -> tuple[list[Trial], np.ndarray]:
     """The trials that are complete, and their scores."""
     complete = [row for row in rows if row.state == "complete"]
+    if not complete:
+        raise ConfigError("no trial of the study is complete yet, so nothing is drawn.")
     return complete, np.array([row.score for row in complete], float)
 
 
@@ -58,21 +60,18 @@ def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
         ConfigError: no trial is complete.
     """
     complete, scores = _complete(rows)
-    if not complete:
-        raise ConfigError("no trial of the study is complete yet, so nothing is drawn.")
     (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
     numbers = [row.number for row in complete]
     axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
     if pruned:
         last = [row.curve[max(row.curve)] for row in pruned]
-        look = {"color": GREY, "ms": 5, "label": "pruned, at its last score"}
-        axes.plot([row.number for row in pruned], last, "x", **look)
-    low = axes.get_ylim()[0]
+        look = {"color": style.COLOURS[-1], "label": "pruned, at its last score"}
+        axes.plot([row.number for row in pruned], last, "x", ms=5, **look)
     lost = [row.number for row in rows if row.state in ("diverged", "refused")]
     if lost:
-        look = {"color": RED, "ms": 6, "label": "diverged or refused"}
-        axes.plot(lost, [low] * len(lost), "v", **look)
+        low = [axes.get_ylim()[0]] * len(lost)
+        axes.plot(lost, low, "v", color=RED, ms=6, label="diverged or refused")
     best = np.maximum.accumulate(scores)
     ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
     axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")
@@ -86,23 +85,21 @@ def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
     return style.picture([axes], f"{len(rows)} trials", ax)
 
 
-def importance(shares: Mapping[str, float]) -> Picture:
+def importance(shares: Mapping[str, float], ax: "Axes | None" = None) -> Picture:
     """Draw the share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
     size = {"width": style.PAGE_WIDTH, "height": 1.2 + 0.42 * len(names), "head": 0}
-    (axes,) = style.panel_grid(1, **size)
-    values = [shares[name] for name in names]
-    axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
-    look: dict[str, Any] = {"va": "center", "fontsize": "small", "color": style.INK}
-    for height, share in enumerate(values):
-        axes.text(share + 0.01 * max(values), height, f"{share:.2f}", **look)
-    axes.set_xlim(0, 1.12 * max(values))
+    (axes,) = style.panel_grid(1, ax, **size)
+    bars = axes.barh(list(map(short, names)), [shares[n] for n in names], color=BLUE)
+    look = {"fmt": "%.2f", "padding": 3, "fontsize": "small", "color": style.INK}
+    axes.bar_label(bars, **look)
+    axes.margins(x=0.1)
     style.finish(axes, "", "share")
     axes.grid(axis="y", visible=False)
-    return style.picture([axes], "importance (PED-ANOVA)")
+    return style.picture([axes], "importance (PED-ANOVA)", ax)
 
 
-def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> Picture:
+def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis], ax: Any = None) -> Picture:
     """Draw the score against each axis; later trials are darker, the best is a star."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -110,32 +107,28 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> Picture:
     # The palest blues would not be seen.
     shades = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1.0, 256)))
     complete, scores = _complete(rows)
-    order = np.array([row.number for row in complete], float)
-    best = int(scores.argmax())
-    names = list(drawn)
-    panels = style.panel_grid(len(names), head=0.6, least=style.PAGE_WIDTH, sharey=True)
-    dots = None
-    for number, name in enumerate(names):
-        axes, axis = panels[number], drawn[name]
+    best, dots = int(scores.argmax()), None
+    size: dict[str, Any] = {"head": 0.6, "least": style.PAGE_WIDTH, "sharey": True}
+    panels = style.panel_grid(len(drawn), ax, **size)
+    look = {"c": [row.number for row in complete], "cmap": shades, "edgecolors": BLUE}
+    for number, (axes, (name, axis)) in enumerate(
+        zip(panels, drawn.items(), strict=True)
+    ):
         axis.set_up(axes, "x")
-        positions = axis.places(row.params[name] for row in complete)
-        if axis.names:
-            # Trials with the same value are moved beside one another.
-            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
-            positions = positions + spread
-        dots = axes.scatter(
-            positions, scores, c=order, cmap=shades, edgecolors=BLUE, lw=0.7, s=28
-        )
-        style.draw_star(axes, positions[best], scores[best], ms=14)
-        style.finish(axes, x=short(name))
-        if number % 3 == 0:
-            axes.set_ylabel("score", color=style.INK)
+        places = axis.places(row.params[name] for row in complete)
+        places = style.spread_out(axis, places)
+        dots = axes.scatter(places, scores, lw=0.7, s=28, **look)
+        style.draw_star(axes, places[best], scores[best], ms=14)
+        style.finish(axes, x=short(name), y="score" if number % 3 == 0 else "")
     style.colour_bar(dots, panels, "trial", pad=0.015, aspect=30)
-    return style.picture(panels)
+    return style.picture(panels, "", ax)
 
 
 def contour(
-    rows: Sequence[Trial], drawn: Mapping[str, Axis], names: Sequence[str]
+    rows: Sequence[Trial],
+    drawn: Mapping[str, Axis],
+    names: Sequence[str],
+    ax: Any = None,
 ) -> Picture:
     """Draw the smoothed score over pairs of the most important axes, and the trials.
 
@@ -146,17 +139,16 @@ def contour(
         rows: Trials of the study.
         drawn: Axes by name, as they are drawn.
         names: Names of the axes, the most important first.
+        ax: Axes to draw into, one for each pair.
     """
-    pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
+    pairs = list(combinations(names, 2))
     complete, scores = _complete(rows)
     size = {"height": 3.7 if len(pairs) > 1 else 4.8, "head": 0}
-    panels = style.panel_grid(len(pairs), least=style.PAGE_WIDTH, **size)
-    limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
-    if limits[0] >= limits[1]:
-        limits = (limits[0] - 0.5, limits[0] + 0.5)
-    look = {"cmap": style.COLOUR_MAP, "vmin": limits[0], "vmax": limits[1]}
-    best = int(scores.argmax())
-    dots = None
+    panels = style.panel_grid(len(pairs), ax, least=style.PAGE_WIDTH, **size)
+    low, high = float(np.quantile(scores, 0.1)), float(scores.max())
+    low, high = (low, high) if low < high else (low - 0.5, low + 0.5)
+    look = {"cmap": style.COLOUR_MAP, "vmin": low, "vmax": high}
+    best, dots = int(scores.argmax()), None
     for axes, pair in zip(panels, pairs, strict=True):
         first, second = (
             drawn[name].places(row.params[name] for row in complete) for name in pair
@@ -164,30 +156,29 @@ def contour(
         across, x = _line(drawn[pair[0]], first)
         up, y = _line(drawn[pair[1]], second)
         surface, near = _smooth(x, y, scores)
-        opacity: Any = 0.25 + 0.75 * near
-        mesh = {"alpha": opacity, "shading": "nearest", "rasterized": True}
-        axes.pcolormesh(across, up, surface, **mesh, **look)
-        edge = {"edgecolors": "#ffffff", "lw": 0.8}
-        dots = axes.scatter(first, second, c=scores, s=30, zorder=3, **edge, **look)
+        mesh: Any = {"shading": "nearest", "rasterized": True}
+        axes.pcolormesh(across, up, surface, alpha=0.25 + 0.75 * near, **mesh, **look)
+        edge = {"edgecolors": "#ffffff", "lw": 0.8, "s": 30, "zorder": 3}
+        dots = axes.scatter(first, second, c=scores, **edge, **look)
         style.draw_star(axes, first[best], second[best], mew=0.9, zorder=4)
         for name, along in zip(pair, ("x", "y"), strict=True):
             drawn[name].set_up(axes, along)
         style.finish(axes, x=short(pair[0]), y=short(pair[1]))
         axes.grid(visible=False)
-        axes.set_xlim(across[0], across[-1])
-        axes.set_ylim(up[0], up[-1])
+        axes.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
     style.colour_bar(dots, panels, "score", pad=0.015, extend="min")
-    return style.picture(panels)
+    return style.picture(panels, "", ax)
 
 
 def _line(axis: Axis, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places of cells across a picture; places of trials as shares of its width."""
     scale, back = (np.log, np.exp) if axis.log else (np.asarray, np.asarray)
     at = scale(places)
-    low, high = (-0.5, len(axis.names) - 0.5) if axis.names else (at.min(), at.max())
-    if not axis.names:
-        pad = 0.05 * (high - low) or 0.05 * (1.0 if axis.log else abs(high) or 1.0)
-        low, high = low - pad, high + pad
+    if axis.names:
+        low, high = -0.5, len(axis.names) - 0.5
+    else:
+        pad = 0.05 * np.ptp(at) or 0.05 * (1.0 if axis.log else abs(at[0]) or 1.0)
+        low, high = at.min() - pad, at.max() + pad
     return back(np.linspace(low, high, CELLS)), (at - low) / (high - low)
 
 
@@ -198,6 +189,5 @@ def _smooth(
     cells = np.linspace(0, 1, CELLS)
     squares = (cells[None, :, None] - x) ** 2 + (cells[:, None, None] - y) ** 2
     weights = np.exp(-0.5 * squares / BANDWIDTH**2)
-    total = weights.sum(-1)
-    surface = (weights * scores).sum(-1) / np.maximum(total, 1e-30)
+    surface = (weights * scores).sum(-1) / np.maximum(weights.sum(-1), 1e-30)
     return surface, np.clip(weights.max(-1) * 5, 0, 1)

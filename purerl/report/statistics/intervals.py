@@ -22,7 +22,7 @@ tasks, or of two groups that are compared, there are no ends (NaN).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from purerl.report.statistics.missing import (
     Missing,
     as_numbers,
     check_choice,
-    check_numbers,
+    check_share,
     resolve,
 )
 
@@ -168,7 +168,7 @@ def mean_interval(
     Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
     Introduction to the Bootstrap", chapter 12.
     """
-    check_numbers(confidence, resamples, seed)
+    check_share("confidence", confidence)
     array = as_numbers("values", values)
     if not array.ndim or not len(array):
         raise ConfigError(
@@ -214,8 +214,11 @@ def _studentised(
             f"confidence {confidence!r} is more than {resamples:,} resamples can say. "
             "Give a smaller confidence, more resamples, or more runs."
         )
-    weights = np.concatenate([*resampling.draw_counts([runs], resamples, seed)]) / runs
-    width = max(1, resampling.WORDS // resamples)
+    drawn = np.concatenate(
+        [*resampling.draw_counts(np.ones((runs, 1)), resamples, seed)]
+    )
+    weights = drawn[:, 0] / runs
+    width = max(1, resampling.BLOCK // resamples)
     parts = range(0, values.shape[1], width)
     ends = [_quantiles(weights, centred[:, at : at + width], tail) for at in parts]
     below, above = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0))
@@ -286,30 +289,29 @@ def estimates(
     """
     for name in statistics:
         check_choice("statistics", name, resampling.STATISTICS)
-    check_numbers(confidence, resamples, seed)
-    (known,), missing = resolve(scores, nan=nan)
-    kind, runs = _kind_of_table(known)
-    both = np.full((2, len(statistics)), np.nan)
-    if kind == "interval":
-        draws = resampling.resampled(
-            known, statistics, resamples, seed=seed, target=target
-        )
-        both = _percentiles(draws, confidence, runs, known.shape[1])
+    check_share("confidence", confidence)
+    options = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    (scores,), missing = resolve(scores, nan=nan)
+    scores = resampling.ordered(scores)
+    each = [resampling.statistic_of(scores, name, target) for name in statistics]
+
+    def together(counts: resampling.Counts) -> np.ndarray:
+        return np.stack([compute(counts) for compute in each], axis=1)
+
+    whole = _estimate_of(together, [scores], missing, **options)
     found = {}
-    for name, (low, high) in zip(statistics, both.T, strict=True):
-        value = resampling.aggregate(known, name, target)
-        if name == "mean" and known.shape[1] == 1:
-            options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            own = mean_interval(known[:, 0], **options)
-            ends = float(own.low), float(own.high)
-            found[name] = Estimate(value, *ends, missing, *own[4:])
-            continue
-        if kind == "range":
+    for number, name in enumerate(statistics):
+        value, low, high = (float(part[number]) for part in whole[:3])
+        kind = whole.kind
+        if name == "mean" and scores.shape[1] == 1:
+            own = mean_interval(scores[:, 0], **options)
+            low, high, kind = own.low, own.high, own.kind
+        elif kind == "none" and scores.shape[1] == 1 and whole.runs > 1:
             is_gap = name == "optimality_gap"
-            shown = np.maximum(target - known, 0.0) if is_gap else known
-            low, high = np.nanmin(shown), np.nanmax(shown)
+            shown = np.maximum(target - scores, 0.0) if is_gap else scores
+            low, high, kind = np.nanmin(shown), np.nanmax(shown), "range"
         ends = float(low), float(high)
-        found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
+        found[name] = Estimate(value, *ends, missing, kind, whole.runs, confidence)
     return found
 
 
@@ -337,24 +339,18 @@ def probability_of_improvement(
     Raises:
         ConfigError: see `estimates`; different numbers of tasks.
     """
-    check_numbers(confidence, resamples, seed)
+    check_share("confidence", confidence)
     tables, missing = resolve(x, y, nan=nan)
-    first, second = map(resampling.sorted_columns, tables)
-    # Runs of Y below each run of X, and those below or equal.
-    places = [
-        (np.searchsorted(theirs, mine), np.searchsorted(theirs, mine, side="right"))
-        for mine, theirs in zip(first, second, strict=True)
-    ]
+    first, second = tables = [resampling.ordered(table) for table in tables]
+    # What each run of X is worth against each run of Y, `[S, R, M]`.
+    above, below = first[:, None] > second, first[:, None] < second
+    wins = np.moveaxis(0.5 + 0.5 * above - 0.5 * below, 2, 0)
 
     def shares(counts: resampling.Counts) -> np.ndarray:
-        parts = resampling.by_sample(counts, first + second)
-        found = []
-        for number, (below, upto) in enumerate(places):
-            mine, theirs = parts[number], parts[len(first) + number]
-            beaten = resampling.running_sums(theirs)
-            twice = (mine * (beaten[:, below] + beaten[:, upto])).sum(1)
-            found.append(twice / (2 * mine.sum(1) * theirs.sum(1)))
-        return np.mean(found, axis=0)
+        mine, theirs = np.split(np.moveaxis(counts, 1, 0), 2)
+        mine, theirs = mine[..., : len(first)], theirs[..., : len(second)]
+        won = (mine @ wins * theirs).sum(2) / (mine.sum(2) * theirs.sum(2))
+        return won.mean(0)
 
     return _estimate_of(shares, tables, missing, confidence, resamples, seed)
 
@@ -384,47 +380,49 @@ def performance_profile(
     Raises:
         ConfigError: see `estimates`; no thresholds.
     """
-    check_numbers(confidence, resamples, seed)
+    check_share("confidence", confidence)
     levels = np.atleast_1d(np.asarray(thresholds, np.float64))
     if levels.ndim != 1 or not np.isfinite(levels).all() or not levels.size:
         raise ConfigError(
             f"thresholds must be a list of numbers, got {thresholds!r}. Give for "
             "example numpy.linspace(0, 1, 51)."
         )
-    (known,), missing = resolve(scores, nan=nan)
-    columns = resampling.sorted_columns(known)
-    places = [np.searchsorted(column, levels, side="right") for column in columns]
+    (scores,), missing = resolve(scores, nan=nan)
+    scores = resampling.ordered(scores)
+    above = (scores.T[:, :, None] > levels).astype(float)
 
-    def above(counts: resampling.Counts) -> np.ndarray:
-        shares = []
-        for part, place in zip(
-            resampling.by_sample(counts, columns), places, strict=True
-        ):
-            upto = resampling.running_sums(part)
-            shares.append((upto[:, -1:] - upto[:, place]) / upto[:, -1:])
-        return np.mean(shares, axis=0)
+    def shares(counts: resampling.Counts) -> np.ndarray:
+        by_task = np.moveaxis(counts, 1, 0)
+        return (by_task @ above / by_task.sum(2, keepdims=True)).mean(0)
 
-    return _estimate_of(above, [known], missing, confidence, resamples, seed)
+    return _estimate_of(shares, [scores], missing, confidence, resamples, seed)
 
 
 def _estimate_of(
-    compute: Callable[[resampling.Counts], np.ndarray],
+    statistic: resampling.Statistic,
     tables: Sequence[np.ndarray],
     missing: int,
     confidence: float,
     resamples: int,
     seed: int,
 ) -> Estimate:
-    """Estimate what is computed of the counts of all runs, from their resamples."""
-    columns = [x for table in tables for x in resampling.sorted_columns(table)]
-    value = compute(resampling.once(columns))[0]
-    kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
+    """Estimate a statistic of the counts of all runs, whose groups stand side by side.
+
+    Args:
+        tables: Scores of each group, `[S, M]`, in the order of `resampling.ordered`.
+    """
+    longest = max(map(len, tables))
+    each = [np.isfinite(table) for table in tables]
+    each = [np.pad(of, ((0, longest - len(of)), (0, 0))) for of in each]
+    known = np.concatenate(each, axis=1)
+    value = statistic(known.T[None].astype(float))[0]
     low, high = np.full((2, *np.shape(value)), np.nan)
+    kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
     kind, runs = "none", min(numbers)
     if set(kinds) == {"interval"}:
-        draws = resampling.bootstrap(compute, columns, resamples, seed)
-        low, high = _percentiles(draws, confidence, runs, len(columns))
         kind = "interval"
+        draws = resampling.bootstrap(statistic, known, resamples, seed)
+        low, high = _percentiles(draws, confidence, runs, known.shape[1])
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
@@ -458,13 +456,13 @@ def curve(
         ConfigError: see `estimates`.
     """
     check_choice("statistic", statistic, CURVES)
-    check_numbers(confidence, resamples, seed)
-    raw = np.asarray(values)
-    shape = raw.shape if raw.ndim == 3 else (len(raw), 1, -1)
+    check_share("confidence", confidence)
+    raw = as_numbers("values", values)
+    raw = raw if raw.ndim == 3 else raw.reshape(len(raw), 1, -1)
     (flat,), _ = resolve(raw.reshape(len(raw), -1), nan=nan, gaps=True)
-    table = flat.reshape(shape)
-    runs, tasks, points = table.shape
-    missing = (~np.isfinite(raw.reshape(table.shape))).sum((0, 1))
+    table = resampling.ordered(flat.reshape(raw.shape))
+    _, tasks, points = table.shape
+    missing = (~np.isfinite(raw)).sum((0, 1))
     kinds = [_kind_of_table(table[:, :, t]) for t in range(points)]
     # The kind of a curve's ends is that of the point of which most is known.
     order = ("none", "range", "interval")
@@ -477,26 +475,25 @@ def curve(
         options = {"confidence": confidence, "resamples": resamples, "seed": seed}
         ends = mean_interval(table[:, 0], **options)[1:3]
         return Estimate(value, *ends, missing, kind, runs, confidence)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for t in range(points):
-        if kinds[t][0] == "interval":
-            known = np.isfinite(table[:, :, t]).sum(0)
-            groups.setdefault(tuple(known.tolist()), []).append(t)
-    for at in groups.values():
-        columns = [resampling.sorted_columns(table[:, :, t]) for t in at]
-        if tasks == 1:
-            # Runs are sorted at every point, so that one set of weights serves all.
-            draw = resampling.iqm_of(
-                np.stack([column for (column,) in columns], axis=1)
-            )
-        else:
-            draw = resampling.together(
-                [resampling.statistic_of(of, statistic) for of in columns]
-            )
-        draws = resampling.bootstrap(draw, columns[0], resamples, seed)
-        fewest = min(kinds[t][1] for t in at)
-        low[at], high[at] = _percentiles(draws, confidence, fewest, tasks)
+    sizes = np.isfinite(table).sum(0)
+    has_ends = np.array([of == "interval" for of, _ in kinds])
+    for size in np.unique(sizes[:, has_ends], axis=1).T:
+        at = np.flatnonzero(has_ends & (sizes == size[:, None]).all(0))
+        draw = _curve_statistic(table[:, :, at], statistic)
+        known = np.isfinite(table[:, :, at[0]])
+        draws = resampling.bootstrap(draw, known, resamples, seed)
+        low[at], high[at] = _percentiles(draws, confidence, int(size.min()), tasks)
     return Estimate(value, low, high, missing, kind, runs, confidence)
+
+
+def _curve_statistic(table: np.ndarray, name: str) -> resampling.Statistic:
+    """A statistic of a sorted curve `[S, M, T]` as a function of counts, `[R, T]`."""
+    if table.shape[1] == 1:  # One set of weights serves the sorted runs of all points.
+        values = np.where(np.isfinite(table[:, 0]), table[:, 0], 0.0)
+        return lambda counts: resampling.middle(counts[:, 0]) @ values
+    points = range(table.shape[2])
+    each = [resampling.statistic_of(table[:, :, t], name) for t in points]
+    return lambda counts: np.stack([compute(counts) for compute in each], axis=1)
 
 
 def _kind_of(runs: int) -> str:

@@ -42,7 +42,7 @@ def resolve(
     Raises:
         ConfigError: see the module; or shapes that do not fit.
     """
-    tables = [as_table("scores", group) for group in groups]
+    tables = [_table(group) for group in groups]
     if len({table.shape[1] for table in tables}) > 1:
         shapes = " and ".join(str(table.shape) for table in tables)
         raise ConfigError(
@@ -50,21 +50,20 @@ def resolve(
             "[runs, tasks] with the same number of tasks."
         )
     tables = [np.where(np.isfinite(table), table, np.nan) for table in tables]
-    missing = sum(int(np.isnan(table).sum()) for table in tables)
+    everything = np.concatenate(tables)
+    missing = int(np.isnan(everything).sum())
     if not isinstance(nan, str):
-        check_finite("nan", nan, "score")
+        if not np.isfinite(nan):
+            raise ConfigError(f"nan must be a finite score, got {nan!r}.")
         return [np.where(np.isnan(table), nan, table) for table in tables], missing
     check_choice("nan", nan, POLICIES)
     if nan == "raise" and missing:
         raise ConfigError(
-            f"scores: {missing} of {sum(table.size for table in tables)} are not "
-            'finite. Say what such a run is worth: nan="worst", nan="drop", or a '
-            "number."
+            f"scores: {missing} of {everything.size} are not finite. Say what such a "
+            'run is worth: nan="worst", nan="drop", or a number.'
         )
-    everything = np.concatenate(tables)
-    is_lost = any(np.isnan(table).all(0).any() for table in tables)
-    is_unknown = np.isnan(everything).all(0).any()
-    if not gaps and (is_unknown or (is_lost and nan == "drop")):
+    kept = tables if nan == "drop" else [everything]
+    if not gaps and any(np.isnan(table).all(0).any() for table in kept):
         raise ConfigError(
             "scores: a task has no finite score, so it has no worst one and none "
             "to keep. Leave the task out, or give nan a number."
@@ -119,40 +118,26 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
         ) from None
 
 
-def as_table(name: str, values: Any) -> np.ndarray:
-    """Read numbers `[S, M]` in double precision, or refuse them with one sentence."""
-    table = as_numbers(name, values)
+def _table(scores: Any) -> np.ndarray:
+    """Scores as `[S, M]`."""
+    table = as_numbers("scores", scores)
     if table.ndim not in (1, 2) or not table.size:
         raise ConfigError(
-            f"{name} must be [runs] or [runs, tasks], got shape {table.shape}. Reduce "
+            f"scores must be [runs] or [runs, tasks], got shape {table.shape}. Reduce "
             "other axes first, for example episodes.mean(-1)."
         )
-    return table[:, None] if table.ndim == 1 else table
+    return table.reshape(len(table), -1)
 
 
-def check_numbers(confidence: float, resamples: int, seed: int = 0) -> None:
-    """Refuse a confidence, a number of resamples or a seed that there is not."""
-    if not (_is_real(confidence) and 0 < confidence < 1):
-        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
-    for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or value < least:
-            raise ConfigError(
-                f"{name} must be a whole number of at least {least}, got {value!r}."
-            )
+def check_share(name: str, value: float) -> None:
+    """Refuse what is not between 0 and 1, such as a confidence of 95."""
+    if not 0 < value < 1:
+        raise ConfigError(f"{name} must be between 0 and 1, got {value!r}.")
 
 
-def check_finite(name: str, value: Any, noun: str = "number") -> None:
-    """Refuse what is no finite number; `noun` is what it is, for the message."""
-    if not (_is_real(value) and np.isfinite(value)):
-        raise ConfigError(f"{name} must be a finite {noun}, got {value!r}.")
-
-
-def _is_real(value: Any) -> bool:
-    is_real = isinstance(value, int | float | np.integer | np.floating)
-    return is_real and not isinstance(value, bool)
-
-
-def check_choice(field: str, value: Any, known: Sequence[str]) -> None:
-    """Refuse a value that is not among those known."""
-    if value not in known:
-        raise ConfigError(f"{field} must be one of {', '.join(known)}, got {value!r}.")
+def check_choice(field: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a value that is not among the choices."""
+    if value not in choices:
+        raise ConfigError(
+            f"{field} must be one of {', '.join(choices)}, got {value!r}."
+        )

@@ -569,7 +569,7 @@ def _store(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
         stored = load_stored(folder)
         for name, entry in entries.items():
             known = stored.get(name, {})
-            if [known.get(n) for n in ("id", "total")] == [entry["id"], entry["total"]]:
+            if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
                 entry["told"] |= told_in(known)
             stored[name] = {**entry, "told": list(_ranges(sorted(entry["told"])))}
         if entries:

@@ -80,7 +80,6 @@ class TensorBoardTracker(Tracker):
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
         self._files: dict[int | None, EventFile] = {}
-        self._last: dict[int, dict[str, float]] = {}
         self._steps = 0
 
     @property
@@ -112,12 +111,9 @@ class TensorBoardTracker(Tracker):
         from tensorboardX.summary import scalar
 
         self._steps = step
-        values = dict(scalars(row))
-        parts = [part for n, x in values.items() for part in scalar(n, x).value]
+        parts = [part for n, x in scalars(row) for part in scalar(n, x).value]
         if parts:
             self._file(member).add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
-        if self._run.is_sweep:
-            self._last.setdefault(member, {}).update(values)
 
     def flush(self) -> None:
         """Write the files that were added to."""
@@ -125,20 +121,7 @@ class TensorBoardTracker(Tracker):
             file.flush()
 
     def end_member(self, member: int) -> None:
-        """Write a member's last rows; in a sweep, its row of the HPARAMS table too."""
-        about = self._run.members[member]
-        if self._run.is_sweep:
-            from tensorboardX.summary import hparams
-
-            # Numbers stay numbers, so that the table sorts and plots them.
-            numbers = {
-                name: value
-                for name, value in about.labels.items()
-                if isinstance(value, int | float)
-            }
-            params = {**flat_params(about.params), **numbers}
-            for part in hparams(params, self._last.pop(member, {})):
-                self._file(member).add(part)
+        """Write a member's last rows."""
         self._files.pop(member).flush(is_last=True)
 
     def artifact(self, path: Path, name: str) -> None:
