@@ -1,6 +1,7 @@
-"""What every result owes: `best()` with the same names, a summary, one `load`."""
+"""What every result owes: `best()`, a summary, its options, its command, one `load`."""
 
 import html
+import inspect
 import json
 
 import numpy as np
@@ -117,6 +118,9 @@ def test_load_reads_comparisons(tmp_path):
     again = purerl.load(tmp_path)
     for name, scores in found.scores.items():
         np.testing.assert_array_equal(again.scores[name], scores)
+    # It is put together anew by every call, from files that are named by these.
+    of_files = ("config", "measures", "lanes", "segment_updates")
+    check_options("compare", tmp_path / folders.COMPARISON_FILE, *of_files)
 
 
 def test_a_run_that_is_read_is_the_run(tmp_path):
@@ -131,6 +135,78 @@ def test_a_run_that_is_read_is_the_run(tmp_path):
 def test_load_says_what_it_cannot_read(tmp_path):
     with pytest.raises(purerl.ConfigError, match="there is no run in"):
         purerl.load(tmp_path)
+
+
+# What changes what is computed or written is in a folder, and is taken by a resume
+
+# How a call is carried out: no file of results has other contents for it.
+OF_THE_CALL = {
+    *("out", "resume", "extend", "progress", "checkpoint_seconds"),
+    *("chunk_blocks", "memory_limit", "devices", "dry_run"),
+}
+# What stands under another name, or only where it was given.
+ELSEWHERE = {
+    "trackers": "trackers.json",
+    "start": "start, where it was given",
+    "truncation": "settings, where it was given",
+    "num_points": "points",
+    "design_seed": "points",
+    "num_rounds": "milestones",
+    "searches": "seeds",
+    "storage": "may hold a password; without it the study is refused",
+}
+
+
+def names_in(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name != "config":
+                yield from names_in(inner)
+
+
+def check_options(tool, path, *others):
+    """A file of a folder has every option of a tool that changes what is in it."""
+    options = set(inspect.signature(getattr(purerl, tool)).parameters)
+    written = json.loads(path.read_text())
+    assert not options - {*names_in(written), *OF_THE_CALL, *ELSEWHERE, *others}
+
+
+def test_a_folder_has_every_option_that_changes_it(tool, result):
+    check_options(tool, result.out / "manifest.json")
+
+
+def test_an_evolution_goes_on_with_its_snapshots(tmp_path):
+    out, words = tmp_path / "out", ["--no-progress"]
+    sizes = {"population": 2, "generations": 3, "snapshot_every": 1}
+    purerl.evolve(CONFIG, "learning_rate", out=out, **sizes, **SMALL)
+    command = ["evolve", "--resume", str(out), "--generations"]
+    assert main([*command, "4", *words]) == 0
+    assert sorted(path.stem for path in (out / "snapshots").iterdir())[-1] == "000004"
+    assert main([*command, "6", "--snapshot-every", "3", *words]) == 0
+    assert main([*command, "9", *words]) == 0
+    found = sorted(int(path.stem) for path in (out / "snapshots").iterdir())
+    assert found == [1, 2, 3, 4, 6, 9]
+
+
+def test_a_run_goes_on_with_its_number_of_checkpoints(tmp_path):
+    out = tmp_path / "out"
+    options = {"out": out, "checkpoint_seconds": 0.0, **SMALL}
+    purerl.run(CONFIG, keep_checkpoints=1, **options)
+    command = ["train", "--resume", str(out), "--checkpoint-seconds", "0"]
+    assert main([*command, "--extend", "768", "--no-progress"]) == 0
+    assert len(list((out / "checkpoints").iterdir())) == 1
+    more = ["--extend", "1152", "--keep-checkpoints", "2", "--no-progress"]
+    assert main([*command, *more]) == 0
+    assert len(list((out / "checkpoints").iterdir())) == 2
+    assert folders.load(out)["keep_checkpoints"] == 2
+
+
+def test_a_sweep_goes_on_with_its_states(tmp_path):
+    options = {"seeds": 1, "out": tmp_path, **SMALL}
+    purerl.sweep(CONFIG, AXES, keep_states=True, **options)
+    more = purerl.sweep(CONFIG, AXES, **{**options, "seeds": 2}, extend=True)
+    assert more.state({"learning_rate": 1e-2}, 1) is not None
 
 
 # The command that wrote a folder is what its page shows

@@ -143,6 +143,8 @@ def test_a_wrong_field_is_named(fields, words):
 BAD_OVERRIDES = [
     ("learning_rte", 1e-3, "learning_rte.*Did you mean 'learning_rate'"),
     ("num_envs", 8, "'num_envs' is static"),
+    ("learning_rate", None, "override 'learning_rate' must be"),
+    ("optimiser", None, "override 'optimiser' must be"),
     ("learning_rate", jnp.array([1e-3, 1e-4]), r"learning_rate.*\(2,\).*jax.vmap"),
     ("policy_loss.clip", 0.1, "ClipDrift.*Did you mean 'clip_eps'"),
     ("env_params.lenght", 0.1, "lenght.*Did you mean 'length'"),
@@ -298,16 +300,6 @@ def test_an_override_inside_another_is_refused(overrides):
     train = purerl.make_train(PPO(total_timesteps=1e3))
     with pytest.raises(ConfigError, match="which is inside it"):
         jax.eval_shape(lambda: train(jax.random.key(0), overrides))
-
-
-def test_what_may_be_absent_can_be_taken_away_whatever_the_config_has():
-    optimiser = purerl.optimisers.OpenOptimiser()
-    config = PPO(optimiser=optimiser)
-    new = apply_overrides(config, {"optimiser.max_norm": None})
-    assert new.optimiser.max_norm is None
-    for name in ("learning_rate", "optimiser", "policy_loss"):
-        with pytest.raises(ConfigError, match=rf"override '{name}' must be"):
-            apply_overrides(config, {name: None})
 
 
 def test_auto_can_be_an_override_where_it_is_a_value_of_the_field():

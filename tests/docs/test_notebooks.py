@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.docs.pages import NOTEBOOKS, ROOT
+from tests.helpers import slow_but
 
 # In place of the numbers of a notebook's first code cell.
 SMALL = {
@@ -40,7 +41,7 @@ def execute(name, tmp_path, numbers=None):
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "3-evolve-a-loss"))
 def test_a_notebook_runs_with_small_numbers(name, tmp_path):
     execute(name, tmp_path, SMALL[name])
 
