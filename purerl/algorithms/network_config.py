@@ -13,16 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
-from purerl.config import (
-    LAYERS,
-    POSITIVE,
-    Check,
-    TrainConfig,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import TrainConfig, config_dataclass, dynamic, static
+from purerl.config.fields import LAYERS, POSITIVE, Check, one_of
 from purerl.networks import modules, observe
 from purerl.types import Array
 
@@ -41,7 +33,7 @@ class NetworkConfig(TrainConfig):
 
     torso: Any = static(
         "auto",
-        "Layers below the heads: auto, mlp, cnn, nature, impala, or a flax module.",
+        "Layers below the heads: auto, mlp, simba, cnn, nature, impala, or a module.",
         NETWORK,
     )
     critic: Any = static(
@@ -187,10 +179,10 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
-    """Return whether a network's torso is the MLP of a vector, by its name."""
+    """Return whether a network's torso is one of vectors, by its name, for a vector."""
     chosen = chosen_torso(config, field)
     is_vector = observe.is_shape(shape) and len(shape) == 1
-    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
+    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp", "simba")
 
 
 def stream_size(config: Any) -> int:

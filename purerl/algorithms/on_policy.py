@@ -497,15 +497,13 @@ def fit(
     Returns:
         Parameters, the optimiser's state, and the means of the metrics.
     """
-    config, target_kl = agent.config, getattr(agent.config, "target_kl", None)
+    config, limit = agent.config, getattr(agent.config, "target_kl", None)
     passes = Passes(
         optim=_optimiser(agent, state.params, state.update),
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
         axis_name=agent.axis_name,
-        is_last=None
-        if target_kl is None
-        else lambda last: last["approx_kl"] > target_kl,
+        is_last=None if limit is None else lambda last: last["approx_kl"] > limit,
         tells=agent.head is not None and optimiser.sees_activity(config.optimiser),
         steps_of_turn=1 if agent.memory else PLAIN_STEPS_OF_TURN,
         begin=agent.memory.begun if agent.memory else None,
@@ -520,9 +518,8 @@ def fit(
     is_plain = agent.memory or agent.terms or traced_for_cpu()
     if agent.few_kernels is not None and not is_plain:
         descend = partial(agent.few_kernels, agent, loss)
-    params, opt_state, metrics = descend(
-        state.params, state.opt_state, rows, key, passes
-    )
+    start = state.params, state.opt_state
+    params, opt_state, metrics = descend(*start, rows, key, passes)
     return params, opt_state, pass_means(metrics)
 
 

@@ -20,25 +20,14 @@ from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
-from purerl.config import (
-    FRACTION,
-    NON_NEGATIVE,
-    POSITIVE,
-    config_dataclass,
-    dynamic,
-    number_of,
-    one_of,
-    static,
-)
+from purerl.config import config_dataclass, dynamic, number_of, static
+from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.learning import averages, optimiser
 from purerl.learning.returns import gae
 from purerl.losses.value import SquaredError
 from purerl.networks import observe
-from purerl.networks.distributions import (
-    Head,
-    make_policy_head,
-)
+from purerl.networks.distributions import Head, make_policy_head
 from purerl.networks.observe import obs_shape
 from purerl.optimisers.first_order import Adam
 from purerl.types import Array, PyTree

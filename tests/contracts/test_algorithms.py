@@ -129,6 +129,14 @@ SMALL = {
     },
     "sac/crossq": {**CONTINUOUS, "crossq": True},
     "td3/ensemble": {**REDQ, "num_quantiles": 3},
+    "td3/wide": {
+        **CONTINUOUS,
+        "num_atoms": 5,
+        "value_min": -9.0,
+        "value_max": 9.0,
+        "exploration_noise_max": 0.5,
+        "torso": "simba",
+    },
     "mpo/discrete": DISCRETE,
     "mpo": {**CONTINUOUS, "action_samples": 3, "bootstrap_samples": 2},
     "pqn": {**PASSES, "epsilon_end": 0.5},
@@ -222,7 +230,7 @@ LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
     *("dqn/rainbow", "dqn/implicit", "recurrent_dqn/prioritised"),
     *("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
-    *("td3/memory", "mpo/memory"),
+    *("td3/memory", "td3/wide", "mpo/memory"),
 )
 
 

@@ -60,7 +60,7 @@ def train(env):
     [
         (NoLimit(), "NoLimitParams has no max_steps_in_episode, .* is_truncated"),
         (NeverEnds(), "returns terminated as a Python bool"),
-        (FourValues(), "step_env returns 4 values, expected five"),
+        (FourValues(), "step_env returns 4 values, expected obs"),
     ],
 )
 @pytest.mark.parametrize("act", [train, envs.check])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, serialise
+from purerl import envs
 from purerl.acting.environment import bind_params
 from purerl.config import ConfigError
 from purerl.contrib.cheap_talk import CheapTalk
@@ -125,14 +125,6 @@ def test_parameters_are_those_of_the_environment_and_the_channel(env):
         bind_params(env, {"channel": CheapTalk(CartPole()).silent_channel()})
     with pytest.raises(ConfigError, match="channel must be a Channel with arrays"):
         bind_params(env, {"channel": {"weight_in"}})
-
-
-def test_another_environment_inside_is_another_environment_in_a_folder():
-    def text(env):
-        return serialise.env_name(purerl.PPOConfig(env=env).env)
-
-    assert "CartPole" in text(CheapTalk(CartPole()))
-    assert text(CheapTalk(CartPole())) != text(CheapTalk(envs.make("probe/chain")))
 
 
 class _OwnStep(CartPole):

@@ -157,7 +157,7 @@ def test_the_dueling_mean_is_that_of_the_valid_actions():
     torso = networks.make_torso("mlp", {"x": (3,)}, (5,), "tanh")
     torso = observe.viewed(torso, shape)
     critic = networks.DiscreteCritic(
-        torso, 4, lambda: networks.MLP((5,), "tanh"), masked=True
+        torso, 4, lambda: networks.MLP((5,), "tanh"), dueling=True, masked=True
     )
     seen = {"action_mask": MASK, "x": jax.random.normal(jax.random.key(0), (2, 3))}
     params = critic.init(jax.random.key(1), seen)["params"]

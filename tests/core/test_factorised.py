@@ -97,7 +97,7 @@ def test_actions_of_several_parts_are_refused():
     assert is_discrete(MultiBinary(2)) and not is_discrete(Box(0, 1, (2,)))
     with pytest.raises(ValueError, match="of several parts are for PPOConfig"):
         make_head(Dict({"a": MultiBinary(2)}), "auto")
-    with pytest.raises(ValueError, match=r"does not fit the discrete .*MultiDiscrete"):
+    with pytest.raises(ValueError, match=r"does not fit the .*MultiDiscrete"):
         make_head(MultiDiscrete([2, 2]), "gaussian")
 
 

@@ -19,6 +19,7 @@ from purerl.networks import (
     Critic,
     GaussianActor,
     init_params,
+    make_torso,
     orthogonal,
     small_product,
 )
@@ -170,6 +171,34 @@ def test_an_mlp_is_dense_layers_with_activations():
         hidden = np.tanh(hidden @ np.asarray(layers[name]["kernel"]))
         np.testing.assert_array_equal(layers[name]["bias"], 0.0)
     np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
+
+
+def test_simba_is_its_residual_blocks():
+    torso = make_torso("simba", (2, 3), (4, 4), "relu", layer_norm=True)
+    obs = jax.random.normal(jax.random.key(0), (5, 2, 3))
+    params = torso.init(jax.random.key(1), obs)
+    layer = jax.tree.map(np.asarray, params["params"])
+    assert sorted(layer) == [f"Dense_{n}" for n in range(5)] + [
+        f"LayerNorm_{n}" for n in range(3)
+    ]
+
+    def normed(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt(centred.var(-1, keepdims=True) + 1e-6)
+
+    def dense(number, x):
+        return x @ layer[f"Dense_{number}"]["kernel"] + layer[f"Dense_{number}"]["bias"]
+
+    x = dense(0, np.asarray(obs).reshape(5, 6))
+    for block in range(2):
+        inner = np.maximum(dense(2 * block + 1, normed(x)), 0)
+        assert inner.shape == (5, 16)  # four times as wide inside
+        x = x + dense(2 * block + 2, inner)
+    found = torso.apply(params, obs)
+    np.testing.assert_allclose(found, normed(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(torso.apply(params, obs[2]), found[2], rtol=1e-4)
+    with pytest.raises(ValueError, match="all of one width"):
+        make_torso("simba", (3,), (4, 5), "relu")
 
 
 def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():

@@ -10,12 +10,7 @@ import yaml
 
 import purerl
 from purerl import envs, serialise
-from purerl.acting.environment import (
-    bind_params,
-    resolve_env,
-    time_limit,
-    with_params,
-)
+from purerl.acting.environment import bind_params, resolve_env, time_limit, with_params
 from purerl.acting.rollout import draw_pool, make_stepper
 from purerl.cli.flags import read_mapping
 from purerl.config import ConfigError

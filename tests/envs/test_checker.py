@@ -348,5 +348,5 @@ def test_an_action_space_that_is_none_gets_a_sentence():
         def action_space(self, params=None):
             return 3
 
-    with pytest.raises(purerl.ConfigError, match="actions must be members of a space"):
+    with pytest.raises(purerl.ConfigError, match="actions must be of a space"):
         purerl.make_train(tiny_config(env=Plain()))
