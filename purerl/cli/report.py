@@ -46,19 +46,17 @@ def write(folder: Path, path: Path | None = None) -> Path:
     return folder_page(folder, path)
 
 
-def end(out: Path | None, kind: str = "", *sentences: str) -> None:
+def end(out: Path | None, *sentences: str) -> None:
     """Write the page of what a tool has written, and print where everything is.
 
     Args:
         out: The folder, if there is one.
-        kind: The kind of result; see `folders`.
         *sentences: Sentences that are printed before.
     """
     if out is None:
         return
     write(out)
-    reader = "load_comparison" if kind == folders.COMPARISON else "load"
-    where = f"{out}/, with report.html; in Python purerl.{reader}({str(out)!r})"
+    where = f"{out}/, with report.html; in Python purerl.load({str(out)!r})"
     text = "\n".join((*sentences, f"written to {where}"))
     Console().print(text, highlight=False, soft_wrap=True, markup=False)
 

@@ -167,7 +167,7 @@ def _show_search(result: Result, *shown: Table) -> None:
         Console().print(table)
     steps = f"{result.training_steps:,} steps of training, "
     steps += f"{result.evaluation_steps:,} of evaluation"
-    report.end(result.out, "", steps, "the best config is in best.yaml")
+    report.end(result.out, steps, "the best config is in best.yaml")
 
 
 PBT = Tool(
@@ -257,7 +257,7 @@ def show_study(result: TuneResult) -> None:
     if result.best_config and result.out:
         best = quoted(result.out / "best.yaml")
         more.append(f"train with the best: {program()} train --config {best}")
-    report.end(result.out, "", *more)
+    report.end(result.out, *more)
 
 
 TUNE = Tool(
@@ -293,7 +293,7 @@ def show_comparison(result: Comparison) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.end(result.out, folders.COMPARISON)
+    report.end(result.out)
 
 
 COMPARE = Tool(
