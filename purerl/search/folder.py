@@ -64,7 +64,6 @@ def open_folder(
         "format": FORMAT,
         **search.spec,
         **widths,
-        **folders.made_with(),
     }
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

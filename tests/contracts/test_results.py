@@ -118,9 +118,7 @@ def test_load_reads_comparisons(tmp_path):
     again = purerl.load(tmp_path)
     for name, scores in found.scores.items():
         np.testing.assert_array_equal(again.scores[name], scores)
-    # It is put together anew by every call, from files that are named by these.
-    of_files = ("config", "measures", "lanes", "segment_updates")
-    check_options("compare", tmp_path / folders.COMPARISON_FILE, *of_files)
+    check_options("compare", tmp_path / "manifest.json")
 
 
 def test_a_run_that_is_read_is_the_run(tmp_path):

@@ -274,10 +274,13 @@ FOUR = np.arange(4)
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
-        ([Request(_members(4, 3), 4)], "a value for each of its 4 members, .*3,"),
+        ([Request(_members(4, 3), 4)], "a value for each of 4 members, .*3,"),
         ([Request(_members(), 3)], "a multiple of segment_updates = 4, or 12"),
         ([FIRST, Request(_members(), 4, FOUR)], "above 4, what its members have seen"),
-        ([FIRST, Request(_members(), 8, FOUR // 2)], "ascend, none twice, .* is_copy"),
+        (
+            [FIRST, Request(_members(), 8, FOUR // 2)],
+            "ascending, none twice, or",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_is_one_sentence(requests, words, tmp_path):

@@ -288,14 +288,9 @@ def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
     ):
         name = getattr(function, "func", function).__name__
         options |= {"out": tmp_path / name, "progress": False}
-        first = function(config, **options)
+        function(config, **options)
         again = {"resume": True} if function is purerl.run else {}
         function(config.replace(env=Paid(1.0)), **options, **again)
-        if name == "compare":  # Its folder may hold several; these are trained.
-            paid = function(config.replace(env=Paid(7.0)), **options)
-            means = [each.to_dataframe()["mean"].iloc[0] for each in (first, paid)]
-            assert means[1] > 3 * means[0]
-            continue
         with pytest.raises(ConfigError, match="env"):
             function(config.replace(env=Paid(7.0)), **options, **again)
 

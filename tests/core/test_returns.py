@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.contrib.disco.learner import retrace
 from purerl.learning.returns import (
     gae,
     n_step,
     q_lambda,
-    retrace,
     rewards_to_go,
     running_returns,
 )

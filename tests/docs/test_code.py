@@ -108,7 +108,7 @@ def test_evolution(here):
     assert found.baseline == "squared" and len(found.settings) == 5
     loss = purerl.load_loss(here / "runs/my-evolution/value_loss.npz")
     assert type(loss) is type(names["learned"].value_loss)
-    assert (here / "runs/my-evolution/transfer/comparison.json").exists()
+    assert (here / "runs/my-evolution/transfer/comparison.csv").exists()
 
 
 @pytest.mark.slow(optimised=False)
