@@ -115,7 +115,12 @@ def resolve_point(
 
 
 def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
-    """Return the whole config of a point, as `purerl.run` takes it."""
+    """Return the whole config of a point, as `purerl.run` takes it.
+
+    Of a folder that was read without the module of its parts there is the task alone.
+    """
+    if type(config) is TrainConfig:
+        return config
     base, overrides = resolve_point(config, point)
     return apply_overrides(base, overrides)
 

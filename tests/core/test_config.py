@@ -172,7 +172,7 @@ BAD_CALLS = {
     ),
     "a config of no algorithm": (
         lambda _: make(purerl.config.TrainConfig),
-        "PPOConfig.*TrainConfig",
+        "TrainConfig.*import that and read it again",
     ),
     "a batch of one sample": (
         lambda _: make(purerl.VPGConfig, num_envs=1, num_steps=1),
