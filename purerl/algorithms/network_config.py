@@ -31,14 +31,8 @@ _DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
 class NetworkConfig(TrainConfig):
     """Fields of the networks that every algorithm has."""
 
-    torso: Any = static(
-        "auto",
-        "Layers below the heads: auto, mlp, simba, cnn, nature, impala, or a module.",
-        NETWORK,
-    )
-    critic: Any = static(
-        "auto", "The critic: auto, a torso's name, or a whole flax module.", NETWORK
-    )
+    torso: Any = static("auto", "Layers below the heads: a name or a module.", NETWORK)
+    critic: Any = static("auto", "Critic: a torso's name, or a module.", NETWORK)
     hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each layer.", LAYERS)
     activation: str = static("tanh", "Activation of hidden layers.", ACTIVATION)
     layer_norm: bool = static(False, "Layer normalisation before each activation.")
@@ -66,9 +60,7 @@ class ObservedConfig(NetworkConfig):
 class ActorConfig(ObservedConfig):
     """Fields of an algorithm with an actor beside its critic."""
 
-    actor: Any = static(
-        "auto", "The actor: auto, a torso's name, or a whole flax module.", NETWORK
-    )
+    actor: Any = static("auto", "Actor: a torso's name, or a module.", NETWORK)
     actor_gain: float = static(0.01, "First gain of the actor's last layer.", POSITIVE)
     actor_keys: tuple[str, ...] = static((), "Keys that the actor sees; () for all.")
     critic_keys: tuple[str, ...] = static((), "Keys that the critic sees; () for all.")

@@ -35,6 +35,7 @@ from purerl.types import Array, PyTree
 # Numbers of the observations whose values an accelerator computes in one batch with the
 # values of those that follow: half the kernels, and twice the memory while it lasts.
 MOST_AT_ONCE = 2**18
+POLICIES = ("auto", "categorical", "gaussian", "tanh_gaussian")
 
 
 @config_dataclass
@@ -49,11 +50,7 @@ class PolicyGradientConfig(ActorConfig):
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_rewards: bool = static(False, "Divide rewards by the std of returns.")
     clip_rewards: float = dynamic(10.0, "Largest normalised reward.", POSITIVE)
-    policy: str = static(
-        "auto",
-        "Distribution of actions; auto takes categorical or gaussian.",
-        one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
-    )
+    policy: str = static("auto", "Distribution of actions.", one_of(*POLICIES))
     log_std_init: float = static(0.0, "Initial log standard deviation.")
     state_dependent_std: bool = static(False, "Let the actor output the log std too.")
     shared_torso: bool = static(False, "Give actor and critic one common torso.")

@@ -61,9 +61,7 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
     )
-    target_kl: float | None = dynamic(
-        None, "Approximate KL that ends an update.", POSITIVE_OR_NONE
-    )
+    target_kl: float | None = dynamic(None, "KL that ends an update.", POSITIVE_OR_NONE)
     normalize_advantages: bool = static(True, "Standardise advantages, per minibatch.")
     normalize_whole_batch: bool = static(False, "Standardise advantages per update.")
     normalize_observations: bool = by_actions(static, False, True, "Normalise inputs;")

@@ -67,7 +67,8 @@ class Tool:
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
-        base, name = base_config(argv), self.options.tool
+        base = base_config(argv)
+        name: str = self.options.tool
         shared = (flags.Dry, flags.ConfigSource, *self.shared)
         parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
         parsed = flags.parse(parser, argv, name)

@@ -234,8 +234,9 @@ def make_torso(
                 f"sizes) has entries, all of one width, such as (512, 512), got "
                 f"{hidden_sizes}."
             )
-        style.pop("layer_norm", None)  # Its norms are in the blocks.
-        return SimBa(hidden_sizes, act, len(obs_shape), **style)
+        # Its norms are in the blocks.
+        rest: dict[str, Any] = {k: v for k, v in style.items() if k != "layer_norm"}
+        return SimBa(hidden_sizes, act, len(obs_shape), **rest)
     least = _SMALLEST[torso]
     if len(obs_shape) != 3 or min(obs_shape[:2]) < least:
         instead = "mlp" if len(obs_shape) != 3 or torso == "cnn" else "cnn or mlp"
