@@ -27,7 +27,7 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.format import program, quoted, this_command
+from purerl.execution.format import program, quoted, say, this_command
 from purerl.scale.host import impl_here
 from purerl.storage.files import read_json, write_json
 
@@ -573,6 +573,15 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     return read_json(path, "Repeat the call that wrote it: it is written anew.")
+
+
+def say_what_is_cut(folder: Path, is_finished: bool) -> None:
+    """Say of what had finished that its last checkpoint is not there."""
+    if not is_finished and (folder / SUMMARY).exists():
+        say(
+            f"{folder / SUMMARY} is of more than {folder / 'checkpoints'}, whose last "
+            "checkpoint is missing: put back a copy, or go on with what is there."
+        )
 
 
 def refuse_lost_checkpoints(folder: Path) -> None:

@@ -261,9 +261,8 @@ def test_a_step_of_categorical_critics_is_that_of_their_means(changes):
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
     logits = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
     spread = action_values.gaussian(expected, jnp.asarray(atoms), 0.75)
-    each = [
-        (spread * (jnp.log(spread) - jax.nn.log_softmax(x))).sum(-1) for x in logits
-    ]
+    entropy = -jax.scipy.special.xlogy(spread, spread).sum(-1)
+    each = [-(spread * jax.nn.log_softmax(x)).sum(-1) - entropy for x in logits]
     learn = jax.jit(partial(td3.learn, parts))
     _, td_error, metrics = learn(
         learner, batch, jnp.zeros((N, 1)), StepCount(jnp.uint32(0))
