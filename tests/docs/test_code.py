@@ -51,7 +51,6 @@ def test_networks(capsys):
     assert torso["Dense_0"]["kernel"].shape == (4, 16)
     out = capsys.readouterr().out
     assert "must map inputs (3, 4) to float32 (3,) (one value per observation)" in out
-    assert "type: networks:Fourier\n  features: 16\n  scale: 1.0\n" in out
     assert names["own"].critic.size == 32
 
 
