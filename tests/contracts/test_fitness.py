@@ -76,7 +76,7 @@ def _pbt(fitness, **options):
     rounds = {"population": 4, "ready_updates": 5, "segment_updates": 5, "lanes": 4}
     options = {**rounds, "progress": False, **options}
     result = purerl.pbt(CONFIG, AXES, fitness=fitness, **options)
-    return [(step.after.score, step.after.parent) for step in result.steps]
+    return [(step.after.score, step.after.parents) for step in result.steps]
 
 
 def _halving(fitness, **options):
