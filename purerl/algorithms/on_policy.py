@@ -220,17 +220,16 @@ def algorithm(
         init_optimiser: Function from the parameters by network to `opt_state`; the one
             optimiser of `gradient_step` where not given.
     """
-    if init_optimiser is None:
 
-        def init_optimiser(params: PyTree) -> PyTree:
-            return _optimiser(agent, params).init(optimiser.flatten(params)[0])
+    def of_one(params: PyTree) -> PyTree:
+        return _optimiser(agent, params).init(optimiser.flatten(params)[0])
 
     recurrence = None
     if agent.memory is not None:
         blank = agent.memory.kind.blank
         recurrence = Recurrence(blank, partial(act_and_remember, agent))
     return Algorithm(
-        init=partial(init, agent, init_optimiser),
+        init=partial(init, agent, init_optimiser or of_one),
         step=partial(step, agent, learn),
         act=partial(act, agent) if recurrence is None else pieces.reject_stateless_act,
         recurrence=recurrence,

@@ -180,7 +180,7 @@ def test_an_evolution_goes_on_with_its_snapshots(tmp_path):
     purerl.evolve(CONFIG, "learning_rate", out=out, **sizes, **SMALL)
     command = ["evolve", "--resume", str(out), "--generations"]
     assert main([*command, "4", *words]) == 0
-    assert (out / "snapshots" / "4.npz").exists()
+    assert max(int(path.stem) for path in (out / "snapshots").iterdir()) == 4
     assert main([*command, "6", "--snapshot-every", "3", *words]) == 0
     assert main([*command, "9", *words]) == 0
     found = sorted(int(path.stem) for path in (out / "snapshots").iterdir())

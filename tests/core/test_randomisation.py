@@ -1,6 +1,7 @@
 """Parameters that are drawn: how they are distributed, kept, named and saved."""
 
 import io
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -301,10 +302,11 @@ def test_other_groups_and_choices_are_independent_of_the_table():
     other = {
         "gravity": Choice((9.0, 10.0, 11.0, 12.0), group="planets"),
         "force_mag": Choice((5.0, 6.0, 7.0, 8.0)),
+        "tau": Choice((0.01, 0.02, 0.03, 0.04)),
     }
     numbers = drawn(env, bind_params(env, TABLE | other))
     assert set(rows(numbers, "masscart", "length")[0]) == ROWS
-    for pair in (("length", "gravity"), ("length", "force_mag"), tuple(other)):
+    for pair in itertools.combinations(("length", *other), 2):
         found, counts = rows(numbers, *pair)
         assert len(found) == 16
         error = 4 * np.sqrt(DRAWS * 15 / 16**2)
