@@ -148,11 +148,11 @@ def register(id: str, factory: Factory) -> None:
             f"id {id!r} begins with {id.partition('/')[0]}/, under which environments "
             "of that package are found: choose another."
         )
-    known = _ENTRIES.get(id)
-    is_own = known is not None and known.source == "registered"
-    if known is not None and not (is_own and is_rerun(factory, known.factory)):
+    known = _ENTRIES.get(id, _Entry(None, ""))
+    is_own = known.source == "registered" and is_rerun(factory, known.factory)
+    if known.source and not is_own:
         raise ValueError(
-            f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
+            f"id {id!r} is already registered ({known.source}): choose another."
         )
     _ENTRIES[id] = _Entry(factory, "registered")
 

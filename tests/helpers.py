@@ -19,9 +19,8 @@ NUMBERED_CARTPOLE = "test/numbered-cartpole"
 LEVELLED_CARTPOLE = "test/levelled-cartpole"
 
 
-@dataclasses.dataclass(unsafe_hash=True)
-class ContinuousCartPole(CartPole):
-    """CartPole for algorithms that need numbers: the sign says where to push."""
+class Continuous:
+    """Makes of a CartPole one for algorithms that need numbers: the sign pushes."""
 
     def action_space(self, params=None):
         del params
@@ -30,6 +29,11 @@ class ContinuousCartPole(CartPole):
     def step_env(self, key, state, action, params):
         push = (action[0] > 0).astype(np.int32)
         return super().step_env(key, state, push, params)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ContinuousCartPole(Continuous, CartPole):
+    """CartPole with a number as its action."""
 
 
 @dataclasses.dataclass(unsafe_hash=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from purerl import envs
 from purerl.envs.cartpole import CartPole
+from tests.helpers import Continuous
 
 PICTURES = "test/picture-cartpole"
 CONTINUOUS_PICTURES = "test/continuous-picture-cartpole"
@@ -42,16 +43,8 @@ def _picture(obs):
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class ContinuousPictureCartPole(PictureCartPole):
-    """The sign of one number says where to push."""
-
-    def action_space(self, params=None):
-        del params
-        return envs.spaces.Box(-1.0, 1.0, (1,))
-
-    def step_env(self, key, state, action, params):
-        push = (action[0] > 0).astype(np.int32)
-        return super().step_env(key, state, push, params)
+class ContinuousPictureCartPole(Continuous, PictureCartPole):
+    """The same with a number as its action."""
 
 
 envs.register(PICTURES, PictureCartPole)

@@ -105,11 +105,6 @@ LAYERS = (
     ("purerl.cli", "purerl.__main__"),
 )
 TOP = "purerl"
-# The folders around one training run, and the commands.
-AROUND_A_RUN = (
-    *("runner", "meta", "sweeps", "tuning", "population", "execution"),
-    *("comparison", "search", "storage", "space", "scale", "cli"),
-)
 
 Graph = Mapping[str, Iterable[str]]
 
@@ -131,21 +126,20 @@ def test_every_module_has_a_layer_and_every_name_of_the_table_a_module():
 
 def test_what_points_up_is_found(tmp_path):
     files = {
-        "purerl/__init__.py": "",
-        "purerl/config.py": "import jax\nfrom purerl.types import Array",
-        "purerl/types.py": "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from purerl.config import TrainConfig",
-        "purerl/losses/__init__.py": "from .policy import clip",
-        "purerl/losses/policy.py": "def f():\n    from purerl import train\n",
-        "purerl/train.py": "import purerl.losses.policy, purerl",
-        "purerl/population/pbt.py": "from purerl.tuning import space",
-        "purerl/population/space.py": "",
-        "purerl/tuning/space.py": "from ..population.space import Space",
-        "purerl/utils.py": "",
+        "__init__": "",
+        "config": "import jax\nfrom purerl.types import Array",
+        "types": "if 1:\n    from purerl.config import TrainConfig",
+        "losses/policy": "def f():\n    from purerl import train\n",
+        "train": "import purerl.losses.policy, purerl",
+        "population/pbt": "from purerl.tuning import space",
+        "population/space": "",
+        "tuning/space": "from ..population.space import Space",
+        "utils": "",
     }
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        path = tmp_path / "purerl" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     graph = imports(tmp_path, ("purerl",))
     assert upward(graph) == [
         "purerl.losses.policy -> purerl.train",
@@ -158,45 +152,6 @@ def test_what_points_up_is_found(tmp_path):
     ]
     # No two files of these packages need one another, but the packages do.
     assert ["purerl.population", "purerl.tuning"] in circles(between_places(graph))
-
-
-def test_what_several_modules_need_has_one_home():
-    # Each kind of folder counts the changes of its own files.
-    assert set(written_twice(orchestrating())) == {"FORMAT"}
-
-
-def test_what_is_written_twice_is_found():
-    trees = {
-        "a.py": "N = 100\nKINDS: tuple = ('x', 'y')\nM = 1\nE = ()\n_P = 2 ** 3",
-        "b.py": "def f():\n    N = 100\nKINDS = ('x', 'y')\nM = 2\nn = 3\n_P = 2**3",
-        "c.py": "n = 3\nN = KINDS = 0\nM = 1 + 0",
-    }
-    parsed = {path: ast.parse(text) for path, text in trees.items()}
-    assert written_twice(parsed) == {"KINDS": {"a.py", "b.py"}, "_P": {"a.py", "b.py"}}
-
-
-def orchestrating() -> dict[str, ast.Module]:
-    """The modules around one training run, and the commands."""
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for name in AROUND_A_RUN
-        for path in sorted((ROOT / "purerl" / name).rglob("*.py"))
-    }
-
-
-def written_twice(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
-    """Constants that have the same name and the same value in several modules."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for path, tree in trees.items():
-        for node in tree.body:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or not node.value:
-                continue
-            several = isinstance(node, ast.Assign)
-            for target in node.targets if several else [node.target]:
-                if isinstance(target, ast.Name) and target.id.isupper():
-                    key = target.id, ast.dump(node.value)
-                    found.setdefault(key, set()).add(path)
-    return {name: paths for (name, _), paths in found.items() if len(paths) > 1}
 
 
 def imports(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:

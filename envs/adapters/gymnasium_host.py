@@ -6,6 +6,7 @@ import contextlib
 import copy
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -65,6 +66,8 @@ class GymnasiumEnvironment(HostEnvironment):
             spaces = (env.observation_space, env.action_space)
             limit = env.spec and env.spec.max_episode_steps
             super().__init__(name, *spaces, int(limit or NO_LIMIT))
+            if self._mode != _OWN_VECTOR:
+                _check_reward(gymnasium_id, env)
         finally:
             env.close()
         one_of("vectorization_mode in env_kwargs", self._mode, _MODES)
@@ -98,6 +101,24 @@ class GymnasiumEnvironment(HostEnvironment):
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
         with _deaf_children(self._mode):
             return made(self.name, make)
+
+
+def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
+    """Step once, and refuse a reward that Gymnasium's vectors do not take for a number.
+
+    Raises:
+        ValueError: the reward is None, an array, or anything else.
+    """
+    with warnings.catch_warnings():  # Gymnasium's own checker warns, and goes on.
+        warnings.simplefilter("ignore")
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        reward: Any = env.step(env.action_space.sample())[1]
+    if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
+        raise ValueError(
+            f"{gymnasium_id}: step returns a reward of {reward!r}, expected one "
+            "number; take float(reward[0]), 0.0 or the like."
+        )
 
 
 class GymnasiumEnvs(HostEnvs):

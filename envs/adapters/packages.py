@@ -147,15 +147,15 @@ def read_call(field: str, text: Any, example: str) -> tuple[str, list, dict[str,
         ((place, call),) = read_values(text).items()
         if place != 0:
             raise ValueError(f"{place} is given by name")
-        call = {"type": call} if isinstance(call, str) else dict(call)
-        name, places = call.pop("type"), []
-        while len(places) in call:
-            places.append(call.pop(len(places)))
+        named: dict[Any, Any] = {"type": call} if isinstance(call, str) else call
+        name, places = named.pop("type"), []
+        while len(places) in named:
+            places.append(named.pop(len(places)))
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f"{field}: cannot read {text!r}; write for example {example}."
         ) from None
-    return name, places, call
+    return name, places, named
 
 
 _COLON = ".__colon__."
@@ -247,6 +247,7 @@ def is_own(factory: Callable[..., Any]) -> bool:
 def is_rerun(new: Any, old: Any) -> bool:
     """Return whether two classes or functions are of the same code, run twice."""
     name = getattr(new, "__qualname__", "")
-    is_same = name and name == getattr(old, "__qualname__", None)
+    if not name or name != getattr(old, "__qualname__", None):
+        return False
     # Another lambda would have the same name.
-    return is_same and new.__module__ == old.__module__ and "<lambda>" not in name
+    return new.__module__ == old.__module__ and "<lambda>" not in name

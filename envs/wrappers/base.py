@@ -34,6 +34,11 @@ class WrapperState:
         return self.inner.time
 
 
+def _of_the_inside(name: str) -> Any:
+    """A property of a wrapper that is that of the environment inside."""
+    return property(attrgetter(f"env.{name}"))
+
+
 @dataclasses.dataclass(unsafe_hash=True)
 class Wrapper(Environment[Any, Any]):
     """An environment around another one; whatever is not overridden is the other's.
@@ -99,14 +104,14 @@ class Wrapper(Environment[Any, Any]):
             ValueError: naming the number, its value and what it must be.
         """
 
-    name = property(attrgetter("env.name"))
-    note = property(attrgetter("env.note"))
-    stochastic_transitions = property(attrgetter("env.stochastic_transitions"))
-    terminal_limit = property(attrgetter("env.terminal_limit"))
-    time_per_step = property(attrgetter("env.time_per_step"))
-    has_picture = property(attrgetter("env.has_picture"))
-    has_levels = property(attrgetter("env.has_levels"))
-    shapes_rewards = property(attrgetter("env.shapes_rewards"))
+    name = _of_the_inside("name")
+    note = _of_the_inside("note")
+    stochastic_transitions = _of_the_inside("stochastic_transitions")
+    terminal_limit = _of_the_inside("terminal_limit")
+    time_per_step = _of_the_inside("time_per_step")
+    has_picture = _of_the_inside("has_picture")
+    has_levels = _of_the_inside("has_levels")
+    shapes_rewards = _of_the_inside("shapes_rewards")
 
     @property
     def finite_observations(self) -> bool:  # type: ignore[override]

@@ -310,7 +310,6 @@ def train(
     agents: int | None = None,
     lanes: int | None = None,
     score: Callable[[Any], float] | None = None,
-    xla: dict[str, Any] | None = None,
 ) -> tuple[Measure, float]:
     """Compile whole trainings; return what to time, and the seconds of compilation.
 
@@ -320,7 +319,6 @@ def train(
         lanes: Width of the blocks of `purerl.pmap`, which uses every core; without it
             agents are trained by `jit(vmap)`.
         score: Function of the result that shows that the training did its work.
-        xla: Options of XLA.
     """
     train = purerl.make_train(config)
     start = time.perf_counter()
@@ -330,7 +328,7 @@ def train(
         jax.block_until_ready(program(jax.random.split(jax.random.key(0), lanes)))
     else:
         mapped = jax.jit(train if agents is None else jax.vmap(train))
-        program = mapped.lower(keys_of(0, agents)).compile(compiler_options=xla)
+        program = mapped.lower(keys_of(0, agents)).compile()
     compile_seconds = time.perf_counter() - start
 
     def measure(seed: int) -> Run:

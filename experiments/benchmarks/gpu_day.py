@@ -29,27 +29,7 @@ import gpu_table
 from bench import PEERS, ROOT, Asked, options, read, write
 
 SHORTEST = 0.5  # With fewer minutes left no part begins.
-# Sets of XLA's options in `gpu_parts.py`, and what they are.
-OPTIONS = {
-    "default": "own options",
-    "no-graphs": "graphs switched off",
-    "small-graphs": "graphs from two kernels on",
-    "loops": "graphs with loops and branches in them",
-    "double-buffer": "loops of two turns at a time",
-}
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-PROFILED = (
-    ("ppo-cartpole", 1),
-    ("ppo-cartpole", 1_024),
-    ("pqn-cartpole", 64),
-    ("recurrent-ppo-cartpole", 64),
-    ("dqn-cartpole", 64),
-    ("td3-pendulum", 64),
-    ("sac-pendulum", 64),
-    ("mpo-pendulum", 64),
-    ("ppo-minatar", 1),
-    ("ppo-halfcheetah", 1),
-)
 # One agent with as many environments as a GPU takes, and short rollouts.
 WIDE = {"num_envs": 8_192, "num_steps": 16, "num_minibatches": 8}
 # PPO with the numbers of a preset: part -> what it is, agents, preset, other numbers.
@@ -98,13 +78,6 @@ def make_parts() -> dict[str, Part]:
     for n in (1, 8, 64, 512, 2_048, 8_192):
         words = f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL"
         parts[f"ppo-{n}"] = Part(words, f"{own}_ppo", (n,))
-    for name, about in OPTIONS.items():
-        words, arguments = f"PPO with XLA's {about}", (name, about)
-        parts[f"options-{name}"] = Part(words, f"{own}_options", arguments)
-    for name, n in PROFILED:
-        words = f"the kernels of {n:,} agents of {name} in the profiler, and the gaps"
-        function = "gpu_profile.measure_profile"
-        parts[f"profile-{name}-{n}"] = Part(words, function, (name, n))
     for name, (words, *arguments) in PRESETS.items():
         function = "gpu_stacks.measure_preset"
         parts[name] = Part(words, function, tuple(arguments))

@@ -161,28 +161,6 @@ def measure_off_policy(day: Day, name: str) -> None:
         contend_peer(day, row | {"who": "rejax 0.1.3"}, **{name: theirs})
 
 
-# Sets of XLA's options, and what they are.
-KINDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION"
-SMALL = {"xla_gpu_enable_command_buffer": KINDS, "xla_gpu_graph_min_graph_size": 2}
-BRANCHES = {"xla_gpu_enable_command_buffer": f"{KINDS},WHILE,CONDITIONAL"}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "no-graphs": {"xla_gpu_enable_command_buffer": ""},
-    "small-graphs": SMALL,
-    "loops": SMALL | BRANCHES,
-    "double-buffer": {"xla_gpu_enable_while_loop_double_buffering": True},
-}
-
-
-def measure_options(day: Day, name: str, words: str) -> None:
-    """Train one agent and many with a set of XLA's options."""
-    config, xla = ppo_config(1_024 if day.is_toy else 500_000), OPTIONS[name]
-    for agents in (1,) if day.is_toy else (1, 64):
-        row = about(f"PPO, CartPole-v1: {words}", "purerl", agents, config)
-        row |= {"options": xla}
-        contend(day, row, lambda agents=agents: train(config, agents, xla=xla))
-
-
 def measure_device(day: Day) -> None:
     """The device itself: dependent kernels, bytes and arithmetic per second.
 

@@ -9,7 +9,6 @@ from bench import markdown, number
 Record = Mapping[str, Any]
 Cells = Iterable[Sequence[Any]]
 SPEED = "what | agents | who | steps/s | purerl is faster by | seconds | compile, s"
-PROFILE = "program | agents | updates | kernels | graph launches | seconds"
 BITS = "run | part | same bits as the first | remark"
 DEVICE = {
     "microseconds_per_kernel": "{:.2f} µs from one dependent kernel to the next",
@@ -25,11 +24,9 @@ def text(records: Sequence[Record]) -> str:
     Args:
         records: What the parts left, in the order of the parts.
     """
-    profile = f"{PROFILE} | µs per kernel | kernels' share of the seconds"
     sections = [
         *_about(records),
         *_table(f"{SPEED} | score", _speeds(records)),
-        *_table(profile, _profiles(records)),
         "\n".join(_device(records)),
         *_table(BITS, _bits(records)),
         *_failures(records),
@@ -93,22 +90,6 @@ def _speeds(records: Sequence[Record]) -> Cells:
 
 def _or_nothing(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _profiles(records: Sequence[Record]) -> Cells:
-    """The profiler's table; a kernel may begin before the one before it ends."""
-    for _, row in _rows(records, "profiled"):
-        seconds, kernels = row["seconds_without_profiler"], row["kernels_run"]
-        calls = row["host_calls"].items()
-        graphs = sum(n for name, n in calls if name.startswith("cuGraphLaunch"))
-        yield [
-            row["profiled"],
-            f"{row['agents']:,}",
-            row["updates"],
-            *(f"{kernels:,}", f"{graphs:,}", f"{seconds:.4f}"),
-            f"{seconds / max(1, kernels) * 1e6:.2f}",
-            f"{min(1.0, row['busy_seconds'] / seconds):.0%}",
-        ]
 
 
 def _device(records: Sequence[Record]) -> Iterable[str]:

@@ -20,12 +20,7 @@ from flax import struct
 
 from purerl.accelerator import columns
 from purerl.learning import averages, optimiser
-from purerl.learning.minibatches import (
-    Passes,
-    descend,
-    is_one_loop,
-    step_means,
-)
+from purerl.learning.minibatches import Passes, descend, is_one_loop, step_means
 from purerl.networks.distributions import CategoricalHead, Gaussian
 from purerl.networks.heads import CategoricalActor, Critic, GaussianActor
 from purerl.networks.layers import ACTIVATIONS

@@ -11,18 +11,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from purerl.accelerator import columns
-from purerl.config import (
-    AUTO,
-    FRACTION,
-    POSITIVE,
-    Check,
-    ConfigError,
-    TrainConfig,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
+from purerl.config.fields import AUTO, FRACTION, POSITIVE, Check, one_of
 from purerl.networks import observe
 from purerl.types import Array
 

@@ -118,6 +118,11 @@ def name_of(config: TrainConfig) -> str:
             f"this {name} was made before its class was defined and registered again; "
             "make the config again too."
         )
+    if type(config) is TrainConfig:
+        raise ConfigError(
+            "config is a TrainConfig, which is of no algorithm; where its folder was "
+            "read without a module that it names, import that and read it again."
+        )
     known = ", ".join(cls.__name__ for cls in classes)
     raise ConfigError(
         f"config must be one of {known}, got {name}. Where that is the config of "

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import xlogy
+from jax.scipy.special import ndtr, xlogy
 
 from purerl import networks
 from purerl.accelerator import columns
@@ -54,9 +54,11 @@ class ActionValues(abc.ABC):
     Attributes:
         acting_levels: `[M]` levels at which the network is asked for the values that
             choose actions; None where it takes no levels.
+        clip_targets: Largest absolute return in a target; None for no bound.
     """
 
     acting_levels: Array | None = None
+    clip_targets: Array | float | None = None
 
     def draw_levels(self, key: Array, num: int) -> Levels:
         """Draw the levels of a gradient step on `num` samples; the key is consumed."""
@@ -77,6 +79,12 @@ class ActionValues(abc.ABC):
             following: `[N, ...]` distributions of what follows, from `of_action`,
                 `of_best` or `of_policy`.
         """
+
+    def returns(self, reward: Array, discount: Array, following: Array) -> Array:
+        """Return `reward + discount * following`, within `clip_targets`."""
+        found = reward + discount * following
+        bound = self.clip_targets
+        return found if bound is None else jnp.clip(found, -bound, bound)
 
     @abc.abstractmethod
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
@@ -146,7 +154,7 @@ class Expected(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return `r + discount * following`, `[N]`."""
-        return reward + discount * following
+        return self.returns(reward, discount, following)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
         """Return the loss of the TD errors, `[N]`."""
@@ -188,7 +196,7 @@ class Categorical(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return the projected probabilities, `[N, K]`."""
-        points = reward[:, None] + discount[:, None] * self.atoms[None]
+        points = self.returns(reward[:, None], discount[:, None], self.atoms[None])
         return project(points, following, self.atoms)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
@@ -196,6 +204,17 @@ class Categorical(ActionValues):
         del levels
         log_prob = jax.nn.log_softmax(outputs)
         return (xlogy(target, target) - target * log_prob).sum(-1)
+
+    def loss_of_numbers(self, outputs: Array, target: Array, std: float) -> Array:
+        """Return the loss of logits `[N, K]` whose means are to become `[N]` numbers.
+
+        Args:
+            std: See `gaussian`; 0 shares a number between its two neighbours.
+        """
+        if std:
+            return self.loss(outputs, gaussian(target, self.atoms, std))
+        points = target[:, None]
+        return self.loss(outputs, project(points, jnp.ones_like(points), self.atoms))
 
 
 def project(points: Array, probabilities: Array, atoms: Array) -> Array:
@@ -223,6 +242,27 @@ def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     return (share * probabilities[:, None, :]).sum(-1)
 
 
+def gaussian(points: Array, atoms: Array, std: float) -> Array:
+    """Spread numbers over atoms by a Gaussian around each, cut at the ends.
+
+    HL-Gauss (Imani and White 2018; Farebrother et al. 2024, arXiv:2403.03950, section
+    3.1): an atom has the mass of the Gaussian between the middles on its two sides.
+
+    Args:
+        points: `[N]` numbers, which are clipped to the atoms' range.
+        atoms: `[K]` rising, at equal distances.
+        std: Standard deviation, in units of the distance; 0.75 in the paper.
+
+    Returns:
+        Probabilities of the atoms, `[N, K]`.
+    """
+    distance = (atoms[-1] - atoms[0]) / (atoms.size - 1)
+    place = jnp.clip((points - atoms[0]) / distance, 0.0, atoms.size - 1)
+    edges = jnp.arange(atoms.size + 1, dtype=jnp.float32) - 0.5
+    below = ndtr((edges[None] - place[:, None]) / std)
+    return jnp.diff(below, axis=-1) / (below[:, -1:] - below[:, :1])
+
+
 class Quantile(ActionValues):
     """Quantiles at the levels `(i - 1/2) / K`, i = 1 .. K; the paper has K = 200.
 
@@ -239,7 +279,7 @@ class Quantile(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return the targets' quantiles, `[N, K]`."""
-        return reward[:, None] + discount[:, None] * following
+        return self.returns(reward[:, None], discount[:, None], following)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
         """Return the quantile Huber loss `[N]`, at the midpoints without `levels`."""
@@ -282,6 +322,12 @@ def midpoints(num: int) -> Array:
 
 def make(config: Any) -> ActionValues:
     """Make the kind of action values of a `DQNConfig`, whose leaves may be traced."""
+    kind = _of_name(config)
+    kind.clip_targets = config.clip_targets
+    return kind
+
+
+def _of_name(config: Any) -> ActionValues:
     if config.values == "categorical":
         return Categorical(config.num_atoms, config.value_min, config.value_max)
     if config.values == "quantile":
@@ -309,46 +355,35 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
         shape: Shape of the features of one observation.
         num_actions: Number of actions.
     """
-    network = network_config.whole(config, "critic", shape)
-    if network is None:
-        network = _by_fields(config, shape, num_actions)
-    # With distributions, the mask is put on their means later, see `dqn.values_of`.
-    is_masked = observe.has_mask(shape) and config.values == "expected"
-    return networks.Masked(network) if is_masked else network
-
-
-def _by_fields(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """The config's torso, and a head: of means, or with noise or distributions."""
-    product = networks.small_product
-    options: dict[str, Any] = {"dot_general": product}
+    product, has_mask = networks.small_product, observe.has_mask(shape)
+    dense = partial(networks.Dense, dot_general=product)
     if config.noisy:
-        options["sigma"] = config.noisy_sigma
-    layer = networks.NoisyDense if config.noisy else networks.Dense
+        dense = partial(
+            networks.NoisyDense, sigma=config.noisy_sigma, dot_general=product
+        )
 
     def make_stream() -> nn.Module:
         sizes = (network_config.stream_size(config),)
         if not config.noisy:
             return network_config.dense_layers(config, sizes, dot_general=product)
-        dense = partial(layer, scale=config.torso_gain, **options)
-        return networks.NoisyMLP(sizes, config.activation, dense, config.layer_norm)
+        layer = partial(dense, scale=config.torso_gain)
+        return networks.NoisyMLP(sizes, config.activation, layer, config.layer_norm)
 
-    torso = network_config.torso_of(config, shape, "critic", dot_general=product)
-    has_mask = observe.has_mask(shape)
-    if config.values == "expected" and not config.noisy:
-        stream = make_stream if config.dueling else None
-        gain = config.critic_gain
-        return networks.DiscreteCritic(
-            torso, num_actions, stream, product, gain, has_mask
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        # Dueling has a hidden layer in each stream. Noise has one, as a linear head
+        # alone would only add it to the values; and levels, which that could only
+        # multiply.
+        has_stream = config.dueling or config.noisy or config.values == "implicit"
+        network = networks.DiscreteCritic(
+            network_config.torso_of(config, shape, "critic", dot_general=product),
+            num_actions,
+            make_stream if has_stream else None,
+            config.dueling,
+            has_mask,
+            num_outputs=num_outputs(config),
+            make_dense=partial(dense, scale=config.critic_gain),
         )
-    # Dueling has a hidden layer in each stream. Noise has one, as a linear head alone
-    # would only add it to the values; and levels, which that could only multiply.
-    has_stream = config.dueling or config.noisy or config.values == "implicit"
-    return networks.ReturnCritic(
-        torso,
-        num_actions,
-        1 if config.values == "implicit" else num_outputs(config),
-        partial(layer, scale=config.critic_gain, **options),
-        make_stream if has_stream else None,
-        config.dueling,
-        has_mask,
-    )
+    # With distributions, the mask is put on their means later, see `dqn.values_of`.
+    is_masked = has_mask and config.values == "expected"
+    return networks.Masked(network) if is_masked else network

@@ -23,11 +23,18 @@ import optax
 from purerl import networks
 from purerl.accelerator import twins
 from purerl.acting import rollout
-from purerl.algorithms import checks, network_config, off_policy, replayed_memory
+from purerl.algorithms import (
+    checks,
+    network_config,
+    off_policy,
+    replay_config,
+    replayed_memory,
+)
 from purerl.algorithms import memory as memories
 from purerl.algorithms.network_config import ActorConfig
-from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
+from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.pieces import reject_stateless_act
+from purerl.algorithms.replay_config import OffPolicyConfig
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -45,7 +52,6 @@ from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.learning.optimiser import frozen_in
 from purerl.losses import extra
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
@@ -54,7 +60,6 @@ from purerl.networks.distributions import (
     is_discrete,
     log_tanh_slope,
 )
-from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, PyTree, Recurrence
@@ -93,24 +98,19 @@ class ActorCriticConfig(OffPolicyConfig, ActorConfig):
         (256, 256), "Units of each hidden layer.", SIZES
     )
     critic_hidden_sizes: tuple[int, ...] = static(
-        (),
-        "Units of each hidden layer of the critics; () takes hidden_sizes.",
-        SIZES,
+        (), "Units of each hidden layer of critics; () takes hidden_sizes.", SIZES
     )
     memory: Any = memories.memory_field(memories.NONE)
     memory_size: int = memories.size_field()
     head_sizes: tuple[int, ...] = memories.head_sizes_field((256,))
     sequence_length: int = static(
         16,
-        "Steps of a sequence with a memory: of every environment in a round, whose "
-        "gradient steps are as many times gradient_steps.",
+        "Steps of a sequence with a memory, a round's; it has as many times "
+        "gradient_steps.",
         POSITIVE,
     )
     burn_in: int = static(
-        8,
-        "Steps before a sequence that only bring its stored memory up to date, at most "
-        "sequence_length.",
-        NON_NEGATIVE,
+        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
     )
 
 
@@ -121,31 +121,55 @@ def validate(config: Any, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     _check_sequences(config)
-    off_policy.validate(config)
-    has_std = hasattr(config, "log_std_min")
+    replay_config.validate(config)
     space: Any = env.action_space(env.default_params)
-    if is_discrete(space) and not (has_std and hasattr(space, "n")):
-        needed, instead = "continuous actions", "DQNConfig or SACConfig"
-        if has_std:
-            needed += ", or one discrete action at a time"
-        if not hasattr(space, "n"):
-            instead = checks.instead_of_values(space)
+    is_choice, has_std = hasattr(space, "n"), hasattr(config, "log_std_min")
+    if is_choice and has_std:
+        num = int(space.n)
+        outputs, words = (num,), f"logits of {num} actions"
+    elif is_discrete(space):
+        needed = "continuous actions" + has_std * ", or one discrete action at a time"
+        other = checks.instead_of_values(space)
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
-            f"{instead}."
+            f"{'DQNConfig or SACConfig' if is_choice else other}."
         )
-    if is_discrete(space):
-        num = int(space.n)
-        _check_networks(config, env, (num,), f"logits of {num} actions")
-        return
-    _check_bounded_actions(config, env)
-    num = int(np.prod(space.shape, dtype=int))
-    if has_std:
-        words = f"a pair of mean and log standard deviation of {num} numbers"
-        _check_networks(config, env, [(num,), (num,)], words)
     else:
-        words = f"actions of {num} numbers, before the tanh that comes after it"
-        _check_networks(config, env, (num,), words)
+        _check_bounds(config, env, space)
+        num = int(np.prod(space.shape, dtype=int))
+        outputs, words = (num,), f"actions of {num} numbers, before their tanh"
+        if has_std:
+            outputs = [(num,), (num,)]
+            words = f"a pair of mean and log standard deviation of {num} numbers"
+    shape = observe.obs_shape(env.observation_space(env.default_params))
+    if memories.has_memory(config):
+        size = checks.checked_size(config, env)
+        for field in ("actor", "critic"):
+            checks.check_head(config, field, size)
+        checks.check_torsos(config, env, ("torso", "critic"))
+        checks.check_own(config, env, "critic")
+        shape = (size,)
+        is_named = network_config.own(config, "critic") is None
+        if is_named and not config.head_sizes and not is_choice:
+            raise ConfigError(
+                "head_sizes must have a layer where actions are continuous, got (): "
+                "without one a critic is linear in the action."
+            )
+    else:
+        checks.check_torsos(config, env, ("actor", "critic"))
+    is_simba = network_config.chosen_torso(config, "critic") == "simba"
+    if is_simba and len(set(config.critic_hidden_sizes)) > 1:
+        raise ConfigError(
+            "critic_hidden_sizes must be of one width where the torso is simba, got "
+            f"{config.critic_hidden_sizes}."
+        )
+    checks.check_whole(config, "actor", [shape], outputs, words)
+    judged, values, words = [shape, (num,)], (), "one value each"
+    if is_choice:
+        judged, values, words = [shape], (num,), f"values of {num} actions"
+    if outputs := num_outputs(config):
+        values, words = (*values, outputs), f"{outputs} numbers of its return each"
+    checks.check_whole(config, "critic", judged, values, words)
 
 
 def _check_sequences(config: Any) -> None:
@@ -157,99 +181,51 @@ def _check_sequences(config: Any) -> None:
     if config.num_steps != 1:
         raise ConfigError(
             f"num_steps must be 1 with a memory, got {config.num_steps}: a round is a "
-            f"sequence of every environment; set sequence_length "
-            f"({config.sequence_length}) in its place."
+            "sequence of every environment; set sequence_length."
         )
-    length, size = config.sequence_length, config.batch_size
-    if size % length:
-        near = max(1, size // length) * length
+    if config.batch_size % config.sequence_length:
         raise ConfigError(
-            f"batch_size must be divisible by sequence_length ({length}) with a memory,"
-            f" got {size}: a batch has whole sequences; nearest: {near} or "
-            f"{near + length}."
+            f"batch_size must be divisible by sequence_length "
+            f"({config.sequence_length}) with a memory, got {config.batch_size}."
         )
-    off_policy.validate_sequences(config)
+    replay_config.validate_sequences(config)
 
 
-def _check_bounded_actions(config: Any, env: Environment) -> None:
+def _check_bounds(config: Any, env: Environment, space: Any) -> None:
     """Refuse actions to whose bounds nothing can be scaled."""
-    space: Any = env.action_space(env.default_params)
-    if not hasattr(space, "low"):
-        raise ConfigError(
-            f"{type(config).__name__} needs actions of one box of numbers, got {space} "
-            f"of {env.name}; use PPOConfig, or make them one box in a wrapper."
-        )
-    try:
-        check_real(space)
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    ends = map(without_far_ends, (space.low, space.high))
+    check_real(space)
+    ends = [without_far_ends(getattr(space, end, np.inf)) for end in ("low", "high")]
     if not all(np.all(np.isfinite(end)) for end in ends):
         raise ConfigError(
-            f"{type(config).__name__} needs bounded actions, because it scales them "
-            f"from [-1, 1], got {space} of {env.name}; bound them in a wrapper, or use "
-            "PPOConfig."
+            f"{type(config).__name__} needs bounded actions of one box, which it "
+            f"scales from [-1, 1], got {space} of {env.name}; bound them in a wrapper, "
+            "or use PPOConfig."
         )
 
 
-def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
-    """Refuse networks that do not fit the observations, the policy or the actions."""
-    space: Any = env.action_space(env.default_params)
-    shape = obs_shape(env.observation_space(env.default_params))
-    if memories.has_memory(config):
-        size = checks.checked_size(config, env)
-        for field in ("actor", "critic"):
-            checks.check_head(config, field, size)
-        checks.check_torsos(config, env, ("torso", "critic"))
-        checks.check_own(config, env, "critic")
-        shape = (size,)
-        is_auto = network_config.own(config, "critic") is None
-        if is_auto and not config.head_sizes and not hasattr(space, "n"):
-            raise ConfigError(
-                "head_sizes must have a layer where actions are continuous, got (): "
-                "without one a critic is linear in the action; (256,) is the default."
-            )
-    else:
-        checks.check_torsos(config, env, ("actor", "critic"))
-    checks.check_whole(config, "actor", [shape], outputs, words)
-    if hasattr(space, "n"):
-        judged, values = [shape], (int(space.n),)
-        said = f"values of {space.n} actions"
-    else:
-        judged, values = [shape, (int(np.prod(space.shape, dtype=int)),)], ()
-        said = "one value each"
-    quantiles = getattr(config, "num_quantiles", 0)
-    if quantiles:
-        values, said = (*values, quantiles), f"{quantiles} quantiles each"
-    checks.check_whole(config, "critic", judged, values, said)
-
-
-def build(
-    config: ActorCriticConfig,
-    env: Environment,
-    axis_name: str | None,
-    make_actor: Callable[[Any, Any, int], nn.Module],
-) -> Agent:
+def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
     """Build networks, environment and replay of a config.
 
     Args:
         axis_name: Mapped axis over which this agent's environments are spread.
-        make_actor: `(config, shape of features, dimensions) -> actor` of continuous
-            actions.
     """
+    if getattr(config, "crossq", False) and axis_name is not None:
+        raise ConfigError(
+            "crossq must be False where one agent is spread over devices: the "
+            "statistics of a batch would be those of one device's part."
+        )
     has_memory = memories.has_memory(config)
     replay = replayed_memory.make_replay if has_memory else batches.of_steps
     agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
     config, head = agent.config, agent.head
-    shape, num = obs_shape(agent.obs_space), head.num_outputs
+    shape, num = observe.obs_shape(agent.obs_space), head.num_outputs
     memory = replayed_memory.build(config, shape) if has_memory else None
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
-    if head.is_discrete:
-        actor, critics = logits_actor(config, shape, num), all_critics
-    else:
-        actor, critics = make_actor(config, shape, num), action_critics
-    nets = {"actor": actor, "critics": critics(config, shape, num)}
+    nets = {
+        "actor": make_actor(config, shape, num, head.is_discrete),
+        "critics": make_critics(config, shape, num if head.is_discrete else None),
+    }
     if memory is not None:
         nets = replayed_memory.with_memories(memory, **nets)
     return agent._replace(**nets)
@@ -266,52 +242,46 @@ def layers_of(config: Any, shape: Any, field: str) -> nn.Module:
     return network_config.torso_of(config, shape, field, sizes)
 
 
-def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy of logits over discrete actions."""
-    actor = network_config.whole(config, "actor", shape)
+def make_actor(config: Any, shape: Any, num: int, is_discrete: bool) -> nn.Module:
+    """Make the policy of `num` discrete actions or dimensions.
+
+    It returns logits; or a mean and a log standard deviation, which is clipped, where
+    the config has `log_std_min`; or else an action in [-1, 1].
+    """
+    low, high = getattr(config, "log_std_min", None), LARGEST_LOG_STD
+
+    def finish(outputs: Any) -> Any:
+        if is_discrete:
+            return outputs
+        if low is None:
+            return jnp.tanh(outputs)
+        return Gaussian(outputs[0], jnp.clip(outputs[1], low, high))
+
+    actor = network_config.whole(config, "actor", shape, finish)
     if actor is None:
-        torso = layers_of(config, shape, "actor")
-        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    return networks.Masked(actor) if observe.has_mask(shape) else actor
+        torso, gain = layers_of(config, shape, "actor"), config.actor_gain
+        if is_discrete:
+            actor = networks.CategoricalActor(torso, num, gain)
+        elif low is None:
+            actor = networks.TanhActor(torso, num, gain)
+        else:
+            if getattr(config, "crossq", False):
+                torso = torso.clone(batch_norm=True)
+            actor = networks.StateGaussianActor(torso, num, low, high, gain)
+    is_masked = is_discrete and observe.has_mask(shape)
+    return networks.Masked(actor) if is_masked else actor
 
 
-def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy of mean and log standard deviation, which is clipped."""
-    low, high = config.log_std_min, LARGEST_LOG_STD
-
-    def finish(outputs: Any) -> Gaussian:
-        mean, log_std = outputs
-        return Gaussian(mean, jnp.clip(log_std, low, high))
-
-    own = network_config.whole(config, "actor", shape, finish)
-    if own is not None:
-        return own
-    torso = layers_of(config, shape, "actor")
-    if getattr(config, "crossq", False):
-        torso = torso.clone(batch_norm=True)
-    return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
-
-
-def all_critics(config: Any, shape: Any, num_actions: int) -> nn.Module:
-    """Make the critics of all discrete actions: two, or as many as the config says."""
-
-    def make() -> nn.Module:
-        own = network_config.whole(config, "critic", shape)
-        if own is not None:
-            return own
-        torso = layers_of(config, shape, "critic")
-        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-
-    return _critics(config, make)
-
-
-def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
-    """Make the critics of observation and action: two, or as many as the config says.
+def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.Module:
+    """Make the critics: two side by side, or an ensemble in one.
 
     What is no vector, and what a torso of the user's own sees, is made features before
     it stands beside the action, as a memory has done already.
+
+    Args:
+        num_actions: Discrete actions, which are all valued at once; None where
+            the action is an input.
     """
-    del num_actions
     has_memory = memories.has_memory(config)
     sizes = config.critic_hidden_sizes or config.hidden_sizes
 
@@ -319,6 +289,13 @@ def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
         own = network_config.whole(config, "critic", shape)
         if own is not None:
             return own
+        if num_actions is not None:
+            torso = layers_of(config, shape, "critic")
+            gain, outputs = config.critic_gain, num_outputs(config)
+            return networks.DiscreteCritic(
+                torso, num_actions, gain=gain, num_outputs=outputs
+            )
+        chosen = network_config.chosen_torso(config, "critic")
         return networks.ActionCritic(
             config.head_sizes if has_memory else sizes,
             config.activation,
@@ -327,18 +304,20 @@ def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
             network_config.dtype_of(config),
             config.torso_gain,
             config.critic_gain,
-            getattr(config, "num_quantiles", 0),
+            num_outputs(config) or 0,
             getattr(config, "crossq", False),
+            "simba" if chosen == "simba" and not has_memory else "mlp",
         )
 
-    return _critics(config, make)
-
-
-def _critics(config: Any, make: Callable[[], nn.Module]) -> nn.Module:
-    """Two critics side by side, or an ensemble in one."""
     if is_stacked(config):
         return networks.Ensemble(make, config.num_critics)
     return networks.Twin(make)
+
+
+def num_outputs(config: Any) -> int | None:
+    """Return the quantiles or atoms of a critic's value; None for one number."""
+    quantiles = getattr(config, "num_quantiles", 0)
+    return quantiles or getattr(config, "num_atoms", 0) or None
 
 
 def uses_subset(config: Any) -> bool:
@@ -475,47 +454,42 @@ def _outputs(
     return agent.actor.step(params, obs, memory)
 
 
-def make_hooks(agent: Agent, learn: Callable[..., Any], **parts: Any) -> Hooks:
-    """Return an algorithm's part of the learner, with a memory from sequences.
-
-    Args:
-        learn: One gradient step, see `off_policy.Hooks`.
-        **parts: Other fields of the hooks.
-    """
-    if agent.memory is None:
-        return Hooks(agent=agent, learn=learn, **parts)
-    return Hooks(
-        agent=agent,
-        learn=replayed_memory.by_sequence(agent.config, learn),
-        is_recurrent=True,
-        recall=partial(replayed_memory.recall, agent.memory),
-        **parts,
-    )
-
-
 def sampled(agent: Agent, outputs: Any, noise: Array) -> Array:
     """Return the actions of a stochastic policy, of noise, as they are stored."""
     raw = agent.head.choose(outputs, noise)
     return raw if agent.head.is_discrete else jnp.tanh(raw)
 
 
-def explore(
+def make_hooks(
     agent: Agent,
-    choose: Callable[[Agent, Any, Array], Array],
-    learner: Learner,
-    obs: Any,
-    memory: PyTree,
-    noise: Array,
-    step: Array,
-) -> tuple[Array, PyTree]:
-    """Choose exploring actions by the outputs of the actor; see `off_policy.Hooks`.
+    learn: Callable[..., Any],
+    draw_noise: rollout.Draw,
+    choose: Callable[[Agent, Any, Array], Array] = sampled,
+    **parts: Any,
+) -> Hooks:
+    """Return an algorithm's part of the learner, with a memory from sequences.
 
     Args:
+        learn: One gradient step, see `off_policy.Hooks`.
+        draw_noise: Its random numbers.
         choose: `(agent, outputs of the actor, noise) -> actions as they are stored`.
+        **parts: Other fields of the hooks.
     """
-    del step
-    outputs, memory = _outputs(agent, learner.params["actor"], obs, memory)
-    return choose(agent, outputs, noise), memory
+
+    def explore(
+        learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
+    ) -> tuple[Array, PyTree]:
+        del step
+        outputs, memory = _outputs(agent, learner.params["actor"], obs, memory)
+        return choose(agent, outputs, noise), memory
+
+    if agent.memory is not None:
+        learn = replayed_memory.by_sequence(agent.config, learn)
+        recall = partial(replayed_memory.recall, agent.memory)
+        parts |= {"is_recurrent": True, "recall": recall}
+    delay = getattr(agent.config, "policy_delay", None)
+    draw = agent.head.noise
+    return Hooks(agent, draw, explore, draw_noise, learn, delay, **parts)
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:
@@ -546,7 +520,8 @@ def taken_values(agent: Agent, critics: PyTree, batch: batches.Batch) -> Any:
     values: Any = agent.critics.apply(critics, batch.obs)
 
     def taken(one: Array) -> Array:
-        return jnp.take_along_axis(one, batch.action[:, None], -1)[:, 0]
+        place = batch.action.reshape(-1, *(1,) * (one.ndim - 1))
+        return jnp.take_along_axis(one, place, 1)[:, 0]
 
     if isinstance(values, tuple):
         return tuple(map(taken, values))
@@ -587,7 +562,7 @@ def put_statistics(
         return learner
     old = learner.params[name]
     new = layers.put_statistics(old, statistics)
-    is_frozen = frozen_in(config.frozen, name)
+    is_frozen = optimiser.frozen_in(config.frozen, name)
     if is_frozen is not None:
         new = jax.tree.map(lambda f, o, n: o if f else n, is_frozen(old), old, new)
     return learner._replace(params={**learner.params, name: new})
@@ -613,7 +588,7 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
-        frozen=frozen_in(still, name),
+        frozen=optimiser.frozen_in(still, name),
         # Where nothing is ever clipped, only the critics' norm is reported.
         measured=name == "critics" or hasattr(config, "max_grad_norm"),
     )

@@ -17,12 +17,7 @@ from purerl.config import ConfigError, check_idle, nearest_divisors
 from purerl.envs.base import Environment
 from purerl.losses.check import check_loss
 from purerl.networks import memories, modules, observe
-from purerl.networks.distributions import (
-    Head,
-    MixedHead,
-    is_discrete,
-    make_policy_head,
-)
+from purerl.networks.distributions import Head, MixedHead, is_discrete, make_policy_head
 from purerl.networks.memories.kinds import check_module
 from purerl.networks.observe import MASK, obs_shape
 

@@ -10,7 +10,8 @@ online network's choice `argmax_a Q(s', a)` (van Hasselt et al. 2016). `dueling`
 the network into value and advantages (Wang et al. 2016); `n_step` sums n rewards
 before bootstrapping; `prioritised` samples in proportion to the last TD error and
 weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
-time limit bootstraps: see `batches.Batch`.
+time limit bootstraps: see `batches.Batch`. `clip_targets` keeps `y` within what returns
+can be, as in hindsight replay (Andrychowicz et al. 2017).
 
 What is learned of an action, and its loss, is `values`: the mean above, or the
 distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; see
@@ -44,15 +45,15 @@ from purerl import networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import exploration
 from purerl.acting.exploration import EpsilonConfig
-from purerl.algorithms import action_values, checks, network_config, off_policy
-from purerl.algorithms.off_policy import (
-    Agent,
-    Hooks,
-    Learner,
-    PrioritisedConfig,
-    ReplayConfig,
-    State,
+from purerl.algorithms import (
+    action_values,
+    checks,
+    network_config,
+    off_policy,
+    replay_config,
 )
+from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
+from purerl.algorithms.replay_config import PrioritisedConfig, ReplayConfig
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -72,11 +73,9 @@ from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.optimiser import frozen_in
 from purerl.losses import SquaredError, extra
 from purerl.networks import heads as head_layers
 from purerl.networks import observe
-from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
 from purerl.replay.batches import Batch
@@ -115,21 +114,16 @@ class DQNConfig(QConfig, PrioritisedConfig):
     """Deep Q-learning, its distributional kinds and its extensions."""
 
     buffer_size: int = static(
-        10_000,
-        "Transitions that are kept, in whole steps of all environments.",
-        POSITIVE,
+        10_000, "Transitions that are kept, in whole steps of all envs.", POSITIVE
     )
     batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
     dueling: bool = static(
-        False,
-        "Split the network into value and advantages, each with one more hidden layer, "
-        "as wide as the torso's last.",
+        False, "Split the network into value and advantages, with a hidden layer each."
     )
     values: str = static(
         "expected",
-        "Statistic of the return that is learned for each action: its mean (DQN), "
-        "a distribution over atoms (C51), quantiles (QR-DQN), or quantiles at "
-        "levels that are drawn (IQN).",
+        "Statistic of the return that is learned: its mean (DQN), a distribution over "
+        "atoms (C51), quantiles (QR-DQN), or quantiles at drawn levels (IQN).",
         one_of(*action_values.KINDS),
     )
     num_atoms: int = static(
@@ -137,24 +131,28 @@ class DQNConfig(QConfig, PrioritisedConfig):
     )
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
     value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
+    clip_targets: float | None = dynamic(
+        None,
+        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1; None "
+        "for no bound.",
+        POSITIVE_OR_NONE,
+    )
     num_quantiles: int = static(
         51, "Number of quantiles where values is quantile.", POSITIVE
     )
     num_tau_samples: int = static(
-        8,
-        "Number of quantile levels of the prediction where values is implicit.",
-        POSITIVE,
+        8, "Number of levels of the prediction where values is implicit.", POSITIVE
     )
     num_tau_prime_samples: int = static(
-        8, "Number of quantile levels of the target where values is implicit.", POSITIVE
+        8, "Number of levels of the target where values is implicit.", POSITIVE
     )
     kappa: float = dynamic(
         1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
     )
     noisy: bool = static(
         False,
-        "Explore by noise in the weights of the head, which gets a hidden layer as "
-        "wide as the torso's last, in place of epsilon.",
+        "Explore by noise in the weights of the head, which gets a hidden layer, in "
+        "place of epsilon.",
     )
     noisy_sigma: float = static(
         0.5, "Noise at first, times the root of a layer's inputs.", NON_NEGATIVE
@@ -182,10 +180,9 @@ def validate(config: DQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    off_policy.validate(config)
+    replay_config.validate(config)
     exploration.check_share(config)
     _check_values(config)
-    _check_own(config)
     checks.check_values(config, env, action_values.num_outputs(config))
     # Presets have the numbers of priorities beside `prioritised`.
     if not config.munchausen:
@@ -207,39 +204,23 @@ def _check_values(config: DQNConfig) -> None:
         )
     if config.values != "expected" and not isinstance(config.value_loss, SquaredError):
         raise ConfigError(
-            f"value_loss must be left at SquaredError() where values is "
-            f"{config.values!r}, which has a loss of its own, got "
-            f"{config.value_loss!r}; for Huber's loss of quantiles set kappa."
+            f"value_loss must be SquaredError() with values={config.values!r}, which "
+            f"has a loss of its own, got {config.value_loss!r}."
         )
-    if config.munchausen and config.double:
+    if config.munchausen and (config.double or config.n_step > 1):
         raise ConfigError(
-            "double must be False with munchausen, got True, its default: a soft "
-            "target has no largest value that one network could choose for the other. "
-            "Give double=False (--no-double) too."
-        )
-    if config.munchausen and config.n_step > 1:
-        raise ConfigError(
-            f"n_step must be 1 with munchausen, got {config.n_step}: replay keeps no "
+            f"munchausen needs double=False and n_step=1, got {config.double} and "
+            f"{config.n_step}: its target has no largest value, and replay keeps no "
             "log-probabilities of the steps between."
         )
-
-
-def _check_own(config: DQNConfig) -> None:
-    """Refuse options that a whole network of the user's own cannot follow."""
-    if network_config.own(config, "critic") is None:
-        return
-    module = network_config.described(config, "critic")
-    for name in ("dueling", "noisy"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"{name} must be False where critic is a whole network of your own, "
-                f"got True and {module}; give the layers before the head as torso."
-            )
-    if config.values == "implicit":
+    options = {name: getattr(config, name) for name in ("dueling", "noisy")}
+    options["values='implicit'"] = config.values == "implicit"
+    chosen = [name for name, is_on in options.items() if is_on]
+    if chosen and network_config.own(config, "critic") is not None:
+        module = network_config.described(config, "critic")
         raise ConfigError(
-            "values must not be 'implicit' where critic is a whole network of your "
-            f"own, got {module}, which takes no levels; give it as torso, or take "
-            "'quantile'."
+            f"critic must not be a whole network of your own with {chosen[0]}, got "
+            f"{module}; give the layers before the head as torso."
         )
 
 
@@ -274,7 +255,7 @@ def make(
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:
     """Build network, environment and replay, as `off_policy.make_agent` does."""
     agent = off_policy.make_agent(config, env, axis_name, "categorical")
-    config, shape = agent.config, obs_shape(agent.obs_space)
+    config, shape = agent.config, observe.obs_shape(agent.obs_space)
     network = action_values.make_network(config, shape, agent.head.num_outputs)
     return agent._replace(network=network, kind=action_values.make(config))
 
@@ -282,7 +263,9 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
 def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer."""
     keys = init_keys(key, 3)
-    inputs = [observe.example(agent.obs_space), *_levels(agent.kind.acting_levels)]
+    inputs = [observe.example(agent.obs_space)]
+    if agent.kind.acting_levels is not None:
+        inputs.append(agent.kind.acting_levels)
     params = networks.init_params(keys[:2], {"q": (agent.network, inputs)})
     params = off_policy.with_heads(agent, params, (inputs[0], inputs[0]), key)
     # What the user's own terms have lies beside the collection of the one network.
@@ -398,7 +381,8 @@ def evaluate(
     rngs = None if noise is None else {head_layers.NOISE: noise}
     if agent.terms:
         params = {"params": params["params"]}  # without the networks of terms
-    outputs: Any = agent.network.apply(params, obs, *_levels(levels), rngs=rngs)
+    more = () if levels is None else (levels,)
+    outputs: Any = agent.network.apply(params, obs, *more, rngs=rngs)
     return outputs
 
 
@@ -418,10 +402,6 @@ def _valid(agent: Agent, outputs: Array, obs: Any) -> Array:
     if mask is None or agent.config.values == "expected":
         return q
     return observe.exclude(q, mask)
-
-
-def _levels(levels: Array | None) -> tuple[Array, ...]:
-    return () if levels is None else (levels,)
 
 
 def learn(
@@ -508,45 +488,14 @@ def td_target(
         following = kind.of_best(outputs, q)
         return kind.target(batch.reward, batch.discount, following)
     now = values_of(agent, slow, batch.obs, draws.target)
-    following = soft_policy(q, config.munchausen_tau)
-    reward = munchausen_reward(
-        soft_policy(now, config.munchausen_tau),
-        following,
-        batch,
-        alpha=config.munchausen_alpha,
-        clip=config.munchausen_clip,
-    )
-    mixed = kind.of_policy(outputs, following.policy)
-    return kind.target(reward, batch.discount, mixed)
+    reward, policy = munchausen(config, now, q, batch)
+    return kind.target(reward, batch.discount, kind.of_policy(outputs, policy))
 
 
-class SoftPolicy(NamedTuple):
-    """A softmax of action values.
-
-    Attributes:
-        policy: `[N, n]` probabilities of the actions.
-        log_policy: `[N, n]` their logarithms times the temperature.
-    """
-
-    policy: Array
-    log_policy: Array
-
-
-def soft_policy(values: Array, temperature: Array | float) -> SoftPolicy:
-    """Return the softmax of action values `[N, n]` at a temperature."""
-    log_policy = jax.nn.log_softmax(values / temperature)
-    return SoftPolicy(jnp.exp(log_policy), temperature * log_policy)
-
-
-def munchausen_reward(
-    now: SoftPolicy,
-    following: SoftPolicy,
-    batch: Batch,
-    *,
-    alpha: Array | float,
-    clip: Array | float,
-) -> Array:
-    """Return the rewards of Munchausen targets, `[N]` (arXiv:2007.14430, equation 4).
+def munchausen(
+    config: DQNConfig, now: Array, following: Array, batch: Batch
+) -> tuple[Array, Array]:
+    """Return rewards `[N]` and a policy `[N, n]` (arXiv:2007.14430, equation 4).
 
         y = r + alpha [tau log pi(a|s)]_clip^0
               + gamma sum_a' pi'(a'|s') (Q'(s', a') - tau log pi(a'|s'))
@@ -556,15 +505,18 @@ def munchausen_reward(
     and all of them are moved by the same entropy.
 
     Args:
-        now: Policy on the observations.
-        following: Policy on those after the steps.
-        alpha: Share of the log-probability that is added; 0.9 in the paper.
-        clip: Lowest value of what is scaled, negative; -1 in the paper.
+        now: `[N, n]` values of the actions on the observations.
+        following: `[N, n]` those on the observations after the steps.
     """
-    log_policy = jnp.take_along_axis(now.log_policy, batch.action[:, None], -1)[:, 0]
-    bonus = alpha * jnp.clip(log_policy, clip, 0.0)
-    entropy = -(following.policy * following.log_policy).sum(-1)
-    return batch.reward + bonus + batch.discount * entropy
+    temperature = config.munchausen_tau
+    log_now, log_following = (
+        jax.nn.log_softmax(q / temperature) for q in (now, following)
+    )
+    policy = jnp.exp(log_following)
+    taken = jnp.take_along_axis(temperature * log_now, batch.action[:, None], -1)[:, 0]
+    bonus = config.munchausen_alpha * jnp.clip(taken, config.munchausen_clip, 0.0)
+    entropy = -(policy * (temperature * log_following)).sum(-1)
+    return batch.reward + bonus + batch.discount * entropy, policy
 
 
 def loss(
@@ -597,24 +549,15 @@ def make_optimiser(
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
+    frozen = optimiser.frozen_in(config.frozen)
     heads = extra.heads_of(extra.terms_of(config))
+
+    def own(restore: Any) -> optax.GradientTransformation:
+        clip = config.max_grad_norm
+        return optimiser.make(config.optimiser, rate, clip, restore, frozen)
+
     if not heads:
-        return _of_own(config, rate, restore)
+        return own(restore)
     return optimiser.beside(
-        partial(_of_own, config, rate),
-        partial(optimiser.of_heads, config, rate),
-        restore,
-        heads,
-    )
-
-
-def _of_own(
-    config: QConfig, rate: Array | float, restore: Any
-) -> optax.GradientTransformation:
-    return optimiser.make(
-        config.optimiser,
-        rate,
-        config.max_grad_norm,
-        restore,
-        frozen_in(config.frozen),
+        own, partial(optimiser.of_heads, config, rate), restore, heads
     )

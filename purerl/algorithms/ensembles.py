@@ -1,7 +1,7 @@
 """The critics of TD3 and SAC: how many, what each estimates, what is made of them.
 
 By default there are two that give a mean value, and the smaller counts (Fujimoto et al.
-2018). Two families of options make something else of more critics:
+2018). Three families of options make something else of them:
 
 * **REDQ** (`critic_subset`; Chen et al. 2021, arXiv:2101.05982): of `E` critics, `M`
   chosen anew at random in every gradient step make the target, by their smallest value
@@ -12,9 +12,17 @@ By default there are two that give a mean value, and the smaller counts (Fujimot
 * **TQC** (`num_quantiles`; Kuznetsov et al. 2020, arXiv:2005.04269): every critic gives
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
+* **Categorical critics** (`num_atoms`; Farebrother et al. 2024, arXiv:2403.03950):
+  every critic gives probabilities of atoms between `value_min` and `value_max`, whose
+  mean is its value. The scalar target is spread over the atoms, by a Gaussian or onto
+  its two neighbours (`target_std`), and the loss is the divergence from it. The smaller
+  expected value counts, in the target and, as in FastTD3 (Seo et al. 2025,
+  arXiv:2505.22642), for the policy. FastTD3 projects the distribution of that critic
+  (C51), where here its mean is projected.
 
-The policy maximises the mean of all critics in both cases, where the value of quantiles
-is their mean. Otherwise it is the smallest value in SAC, and the first critic's in TD3.
+The policy maximises the mean of all critics in the first two cases, where the value of
+quantiles is their mean. Otherwise it is the smallest value in SAC, and the first
+critic's in TD3.
 """
 
 from collections.abc import Callable
@@ -26,23 +34,27 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting.rollout import Draw
-from purerl.algorithms import actor_critic
+from purerl.algorithms import action_values, actor_critic
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
     Agent,
     is_stacked,
     uses_subset,
 )
-from purerl.algorithms.off_policy import Batch, Learner, PrioritisedConfig
+from purerl.algorithms.off_policy import Batch, Learner
+from purerl.algorithms.replay_config import PrioritisedConfig
 from purerl.algorithms.replayed_memory import HEAD, WithMemory
 from purerl.config import (
     FEW,
     NON_NEGATIVE,
+    Check,
     ConfigError,
     check_idle,
     config_dataclass,
+    dynamic,
     static,
 )
+from purerl.config.validation import is_concrete
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount, change_or_wait
@@ -84,29 +96,44 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
 
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
     critic_subset: int = static(
-        0,
-        "Critics, drawn anew in every gradient step, whose smallest value makes the "
-        "target (REDQ's has 2 of 10); 0 takes all.",
-        NON_NEGATIVE,
+        0, "Critics, drawn every time, that make a target; 0 takes all.", NON_NEGATIVE
     )
     num_quantiles: int = static(
         0,
-        "Quantiles of the return that a critic gives (TQC's has 25), fitted with "
-        "value_loss, or Huber's where that is squared; 0 takes the mean alone.",
+        "Quantiles of the return that a critic gives (TQC has 25), with value_loss, or "
+        "Huber's where that is squared; 0 takes the mean alone.",
         NON_NEGATIVE,
     )
     dropped_quantiles: int = static(
-        2,
-        "Number of the largest quantiles of each critic that the target leaves "
-        "out, where num_quantiles is not 0.",
+        2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
+    )
+    num_atoms: int = static(
+        0,
+        "Atoms of a categorical critic (FastTD3: 101); 0 takes the mean alone.",
+        Check(lambda x: x == 0 or x >= 2, "must be 0 or at least 2"),
+    )
+    value_min: float | None = dynamic(None, "Lowest atom, a return.", stays=True)
+    value_max: float | None = dynamic(None, "Highest atom, a return.", stays=True)
+    target_std: float = static(
+        0.75,
+        "Std of the Gaussian that spreads a target over atoms, in their distances "
+        "(HL-Gauss); 0 shares it between its two neighbours.",
         NON_NEGATIVE,
     )
 
     @property
     def policy_value(self) -> str:
         """Value that the policy maximises: `min`, `mean` or `first` of the critics."""
-        is_mean = bool(self.num_quantiles) or uses_subset(self)
-        return "mean" if is_mean else self.usual_value
+        if self.num_quantiles or uses_subset(self):
+            return "mean"
+        return "min" if self.num_atoms else self.usual_value
+
+
+def atoms_of(config: EnsembleConfig) -> action_values.Categorical:
+    """Return the atoms of categorical critics."""
+    low, high = config.value_min, config.value_max
+    assert low is not None and high is not None  # See `validate`.
+    return action_values.Categorical(config.num_atoms, low, high)
 
 
 def validate(config: EnsembleConfig) -> None:
@@ -124,47 +151,59 @@ def validate(config: EnsembleConfig) -> None:
     if getattr(chosen, "needs_layers", False) and is_stacked(config):
         kind = type(chosen).__name__
         raise ConfigError(
-            f"optimiser must not be {kind}() with num_critics "
-            f"{config.num_critics} and critic_subset {config.critic_subset}: the "
-            "layers of these critics lie side by side in one array each, and "
-            f"{kind} must see them one by one. Use optimiser=Adam(), or two "
-            "critics without critic_subset."
+            f"optimiser must not be {kind}() with num_critics {config.num_critics} and "
+            f"critic_subset {config.critic_subset}: the layers of these critics lie "
+            f"side by side in one array, and {kind} must see them one by one."
         )
     if not config.prioritised:
         check_idle(config, PRIORITIES, "prioritised", "prioritised=True")
+    _check_atoms(config)
     if not config.num_quantiles:
         check_idle(config, ("dropped_quantiles",), "num_quantiles", "num_quantiles=25")
         return
     if config.dropped_quantiles >= config.num_quantiles:
         raise ConfigError(
-            "dropped_quantiles must be less than num_quantiles "
-            f"({config.num_quantiles}), got {config.dropped_quantiles}: nothing would "
-            "be left of the target."
+            f"dropped_quantiles must be less than num_quantiles "
+            f"({config.num_quantiles}), got {config.dropped_quantiles}."
+        )
+
+
+def _check_atoms(config: EnsembleConfig) -> None:
+    """Refuse atoms without a range, and a range or another loss beside them."""
+    low, high = config.value_min, config.value_max
+    if not config.num_atoms:
+        idle = "value_min", "value_max", "target_std"
+        check_idle(config, idle, "num_atoms", "num_atoms=101")
+        return
+    is_known = is_concrete(low) and is_concrete(high)
+    if low is None or high is None or (is_known and low >= high):
+        raise ConfigError(
+            f"num_atoms={config.num_atoms} needs value_min below value_max, got {low} "
+            f"and {high}: the range of discounted returns, such as the smallest and "
+            "the largest reward times 1 / (1 - gamma), for SAC with its entropies."
+        )
+    if config.num_quantiles or not isinstance(config.value_loss, SquaredError):
+        raise ConfigError(
+            f"num_atoms must be 0 with num_quantiles={config.num_quantiles} and "
+            f"value_loss={config.value_loss!r}, got {config.num_atoms}: atoms have a "
+            "loss of their own."
         )
 
 
 def subsets(config: EnsembleConfig) -> Draw | None:
-    """Return what draws the critics of the target, as `Hooks.draw_shared`."""
+    """Return what draws the critics of the target, as `Hooks.draw_shared`.
+
+    It draws sets of M of E, uniform without replacement, int32 `[*shape, M]`.
+    """
     if not uses_subset(config):
         return None
-    numbers = {"num_critics": config.num_critics, "subset": config.critic_subset}
-    return partial(draw_subsets, **numbers)
 
+    def draw(key: Array, shape: tuple[int, ...]) -> Array:
+        # The places of the M largest of E independent numbers are a random subset.
+        uniform = jax.random.uniform(key, (*shape, config.num_critics))
+        return jax.lax.top_k(uniform, config.critic_subset)[1]
 
-def draw_subsets(
-    key: Array, shape: tuple[int, ...], *, num_critics: int, subset: int
-) -> Array:
-    """Draw sets of critics, uniform without replacement, int32 `[*shape, M]`.
-
-    Args:
-        key: Random key, consumed.
-        shape: Leading axes of the sets.
-        num_critics: E, the number of critics.
-        subset: M, the number of critics in a set.
-    """
-    # The places of the M largest of E independent numbers are a random subset.
-    uniform = jax.random.uniform(key, (*shape, num_critics))
-    return jax.lax.top_k(uniform, subset)[1]
+    return draw
 
 
 def members(critics: Any, params: PyTree, subset: Array | slice) -> tuple[Any, PyTree]:
@@ -221,7 +260,7 @@ def pessimistic(config: EnsembleConfig, values: Values) -> Array:
     """
     if config.num_quantiles:
         return quantile.truncated(jnp.stack([*values]), config.dropped_quantiles)
-    return _smallest(values)
+    return _smallest(_means(config, values))
 
 
 def bootstrapped(batch: Batch, value: Array) -> Array:
@@ -246,10 +285,12 @@ def _smallest(values: Values) -> Array:
 
 
 def _means(config: EnsembleConfig, values: Values) -> Values:
-    """The values of the critics, of quantiles their mean."""
-    if not config.num_quantiles:
-        return values
-    return jax.tree.map(lambda x: x.mean(-1), values)
+    """The values of the critics, of distributions their means."""
+    if config.num_atoms:
+        return jax.tree.map(atoms_of(config).values, values)
+    if config.num_quantiles:
+        return jax.tree.map(lambda x: x.mean(-1), values)
+    return values
 
 
 def fit_critics(
@@ -272,9 +313,14 @@ def fit_critics(
     """
 
     def error(one: Array, target: Array) -> Array:
-        if config.num_quantiles:
-            return quantile.regression(_quantile_loss(config), one, target)
-        return value_error(config.value_loss, one, target)
+        if config.num_atoms:
+            return atoms_of(config).loss_of_numbers(one, target, config.target_std)
+        if not config.num_quantiles:
+            return value_error(config.value_loss, one, target)
+        # The squared error of quantiles has no minimum of its own.
+        is_squared = isinstance(config.value_loss, SquaredError)
+        of_one = HuberError() if is_squared else config.value_loss
+        return quantile.regression(of_one, one, target)
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics, PyTree]]:
         found, target, statistics = evaluate_critics(params)
@@ -286,7 +332,11 @@ def fit_critics(
         total = (batch.weight * errors).mean()
         means = _means(config, found)
         metrics = {"value_loss": total, "q_value": means[0].mean()}
-        return total, (_td_error(config, means, target), metrics, statistics)
+        center = target.mean(0) if config.num_quantiles else target
+        td_error = center - means[0]
+        if config.prioritised:
+            td_error = jnp.abs(center[None] - jnp.stack([*means])).mean(0)
+        return total, (td_error, metrics, statistics)
 
     minimise = jax.grad(loss, has_aux=True)
     grads, (td_error, metrics, statistics) = minimise(learner.params["critics"])
@@ -328,17 +378,3 @@ def learn(
     due = count.completes(config.policy_delay)
     learner, more = change_or_wait(due, improve, wait, learner)
     return learner, td_error, metrics | more
-
-
-def _quantile_loss(config: EnsembleConfig) -> Any:
-    """The loss of one quantile: not the squared error, whose minimum is none."""
-    chosen = config.value_loss
-    return HuberError() if isinstance(chosen, SquaredError) else chosen
-
-
-def _td_error(config: EnsembleConfig, means: Values, target: Array) -> Array:
-    """TD errors `[N]`, of distributions those of their means."""
-    center = target.mean(0) if config.num_quantiles else target
-    if not config.prioritised:
-        return center - means[0]
-    return jnp.abs(center[None] - jnp.stack([*means])).mean(0)

@@ -35,16 +35,8 @@ from purerl.acting.rollout import Played, Transition
 from purerl.algorithms import checks, network_config, on_policy, policy_gradient
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
-from purerl.config import (
-    AUTO,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_OR_NONE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    static,
-)
+from purerl.config import ConfigError, config_dataclass, dynamic, static
+from purerl.config.fields import AUTO, NON_NEGATIVE, POSITIVE, POSITIVE_OR_NONE
 from purerl.envs.base import Environment
 from purerl.learning import averages
 from purerl.networks import observe

@@ -37,18 +37,8 @@ from purerl.acting import rollout
 from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
-from purerl.config import (
-    AUTO,
-    NON_NEGATIVE,
-    POSITIVE,
-    SIZES,
-    WIDTH,
-    Check,
-    config_dataclass,
-    is_auto,
-    number_of,
-    static,
-)
+from purerl.config import config_dataclass, is_auto, number_of, static
+from purerl.config.fields import AUTO, NON_NEGATIVE, POSITIVE, SIZES, WIDTH, Check
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
 from purerl.networks import memories, observe

@@ -47,12 +47,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.algorithms import actor_critic, replayed_memory
-from purerl.algorithms.actor_critic import (
-    LOG_STD,
-    ActorCriticConfig,
-    Agent,
-    taken_values,
-)
+from purerl.algorithms.actor_critic import LOG_STD, ActorCriticConfig, Agent, build
 from purerl.algorithms.actor_critic import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
@@ -90,33 +85,23 @@ class MPOConfig(ActorCriticConfig):
         0.1, "Divergence of the weights from the samples, in nats.", POSITIVE
     )
     epsilon_mean: float = dynamic(
-        2.5e-3,
-        "Largest divergence by the policy's mean, in nats; of discrete actions, by "
-        "their probabilities.",
-        POSITIVE,
+        2.5e-3, "Largest divergence by the policy's mean (or probabilities).", POSITIVE
     )
     epsilon_std: float = dynamic(
-        1e-6,
-        "Largest divergence by the policy's std, in nats. With Acme's 1e-6, its first "
-        "multiplier of 1,000 and its dual step of 0.01 the std hardly moves for the "
-        "first 100,000 gradient steps; the mean learns.",
-        POSITIVE,
+        1e-6, "Largest divergence by the policy's std, in nats.", POSITIVE
     )
     per_dimension: bool = static(
         True, "A constraint for each action dimension, not for their sum."
     )
     multiplier_mean: float = dynamic(
-        10.0,
-        "First multiplier of the mean's constraint, or of the probabilities'.",
-        POSITIVE,
+        10.0, "First multiplier of the mean's (or probabilities') constraint.", POSITIVE
     )
     multiplier_std: float = dynamic(
         1_000.0, "First multiplier of the std's constraint.", POSITIVE
     )
     temperature: str = static(
         "exact",
-        "Method for the temperature's dual problem: exact solves it in every "
-        "step, gradient descends it (dual_learning_rate).",
+        "Method for the temperature's dual problem: exact solves it in every step.",
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(
@@ -142,14 +127,9 @@ class MPOConfig(ActorCriticConfig):
 def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build MPO for a config and an environment; see `build`."""
+    """Build MPO for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
-
-
-def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    return actor_critic.build(config, env, axis_name, actor_critic.gaussian_actor)
 
 
 def init(agent: Agent, key: Array) -> State:
@@ -182,15 +162,9 @@ def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
 
 def make_hooks(agent: Agent) -> Hooks:
     """Make MPO's part of the learner."""
-    return actor_critic.make_hooks(
-        agent,
-        partial(learn, agent),
-        draw_action=agent.head.noise,
-        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
-        # Keys are drawn in place of noise: the noise of one step is wide enough for the
-        # device, and that of a whole update would be large.
-        draw_noise=jax.random.split,
-    )
+    # Keys are drawn in place of noise: the noise of one step is wide enough for the
+    # device, and that of a whole update would be large.
+    return actor_critic.make_hooks(agent, partial(learn, agent), jax.random.split)
 
 
 def learn(
@@ -252,9 +226,8 @@ def improve(
         num, log_policy = config.action_samples, None
         policy, raw, q_values = sample_actions(agent, targets, obs, num, key)
     if duals.temperature is None:
-        temperature = losses.solve_temperature(
-            q_values, config.epsilon, axis, log_policy
-        )
+        epsilon = config.epsilon
+        temperature = losses.solve_temperature(q_values, epsilon, axis, log_policy)
     else:
         temperature = losses.positive(duals.temperature)
     if log_policy is not None:
@@ -311,7 +284,7 @@ def loss(
         improvement: Result of the E-step.
     """
     config, duals = agent.config, params["duals"]
-    pair = taken_values(agent, params["critics"], batch)
+    pair = actor_critic.taken_values(agent, params["critics"], batch)
     errors = [value_error(config.value_loss, q, target) for q in pair]
     value_loss = (batch.weight * (errors[0] + errors[1])).mean()
     outputs: Any = agent.actor.apply(params["actor"], batch.obs)

@@ -13,16 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
-from purerl.config import (
-    LAYERS,
-    POSITIVE,
-    Check,
-    TrainConfig,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import TrainConfig, config_dataclass, dynamic, static
+from purerl.config.fields import LAYERS, POSITIVE, Check, one_of
 from purerl.networks import modules, observe
 from purerl.types import Array
 
@@ -39,14 +31,8 @@ _DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
 class NetworkConfig(TrainConfig):
     """Fields of the networks that every algorithm has."""
 
-    torso: Any = static(
-        "auto",
-        "Layers below the heads: auto, mlp, cnn, nature, impala, or a flax module.",
-        NETWORK,
-    )
-    critic: Any = static(
-        "auto", "The critic: auto, a torso's name, or a whole flax module.", NETWORK
-    )
+    torso: Any = static("auto", "Layers below the heads: a name or a module.", NETWORK)
+    critic: Any = static("auto", "Critic: a torso's name, or a module.", NETWORK)
     hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each layer.", LAYERS)
     activation: str = static("tanh", "Activation of hidden layers.", ACTIVATION)
     layer_norm: bool = static(False, "Layer normalisation before each activation.")
@@ -74,9 +60,7 @@ class ObservedConfig(NetworkConfig):
 class ActorConfig(ObservedConfig):
     """Fields of an algorithm with an actor beside its critic."""
 
-    actor: Any = static(
-        "auto", "The actor: auto, a torso's name, or a whole flax module.", NETWORK
-    )
+    actor: Any = static("auto", "Actor: a torso's name, or a module.", NETWORK)
     actor_gain: float = static(0.01, "First gain of the actor's last layer.", POSITIVE)
     actor_keys: tuple[str, ...] = static((), "Keys that the actor sees; () for all.")
     critic_keys: tuple[str, ...] = static((), "Keys that the critic sees; () for all.")
@@ -187,10 +171,10 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
-    """Return whether a network's torso is the MLP of a vector, by its name."""
+    """Return whether a network's torso is one of vectors, by its name, for a vector."""
     chosen = chosen_torso(config, field)
     is_vector = observe.is_shape(shape) and len(shape) == 1
-    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
+    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp", "simba")
 
 
 def stream_size(config: Any) -> int:

@@ -14,7 +14,6 @@ Axes: `R` rounds, `T` steps, `B` environments on this device, `G` gradient steps
 round, `N` samples of a batch.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,47 +24,21 @@ import numpy as np
 
 from purerl import auto
 from purerl.accelerator import kernels
-from purerl.accelerator.kernels import traced_for_cpu
 from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, rollout
-from purerl.acting.exploration import valid_action
-from purerl.acting.rollout import Transition, of_actor
 from purerl.algorithms import pieces
-from purerl.algorithms.memory import NONE, has_memory
-from purerl.algorithms.network_config import ObservedConfig
-from purerl.config import (
-    FRACTION,
-    MAX_ENV_STEPS,
-    NON_NEGATIVE,
-    POSITIVE,
-    Check,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.algorithms.replay_config import ReplayConfig
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, several, update_keys
 from purerl.learning.averages import after, pmean
-from purerl.learning.branches import (
-    StepCount,
-    add_gradient,
-    change_if,
-    change_where,
-)
+from purerl.learning.branches import StepCount, add_gradient, change_if, change_where
 from purerl.losses import extra
-from purerl.losses.check import check_value_loss
-from purerl.losses.value import SquaredError
 from purerl.metrics import averages
 from purerl.networks import observe
 from purerl.networks.distributions import Head, make_head
-from purerl.networks.layers import ACTIVATIONS
-from purerl.networks.observe import obs_shape, to_features
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
-from purerl.replay.batches import cut_newest
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 # The most gradient steps of a round that are unrolled on an accelerator, whose program
@@ -74,269 +47,6 @@ MOST_UNROLLED = 4
 # An update needs keys for actions, environments and restarts, for replay, and for
 # learning.
 NUM_KEYS = 5
-
-
-@config_dataclass
-class ReplayConfig(ObservedConfig):
-    """Fields and arithmetic of replay, whether of steps or of sequences."""
-
-    gradient_steps: int = static(
-        1,
-        "Gradient steps per round; updates_per_step wins where it is given.",
-        POSITIVE,
-    )
-    buffer_size: int = static(
-        100_000,
-        "Transitions that are kept, in whole steps of all environments.",
-        POSITIVE,
-    )
-    batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
-    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
-    learning_starts: int = static(
-        1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
-    )
-    value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    activation: str = static(
-        "relu",
-        "Activation function after each hidden layer.",
-        one_of(*ACTIVATIONS),
-    )
-
-    # A subclass says how many there are, and what it remembers.
-    num_steps = rounds_per_update = sequence_length = 1
-    burn_in = 0
-    memory = NONE
-
-    @property
-    def steps_per_item(self) -> int:
-        """Steps of an item of the buffer: one, or with a memory a whole sequence."""
-        return self.sequence_length if has_memory(self) else 1
-
-    @property
-    def round_steps(self) -> int:
-        """Steps T of every environment in a round: with a memory, one sequence."""
-        return self.num_steps * self.steps_per_item
-
-    @property
-    def steps_per_round(self) -> int:
-        """Environment steps of one round, `T * B`."""
-        return self.num_envs * self.round_steps
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update."""
-        return self.rounds_per_update * self.steps_per_round
-
-    @property
-    def gradient_steps_per_round(self) -> int:
-        """Gradient steps of a round."""
-        return self.gradient_steps
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update: a memory learns through time too."""
-        learned = self.sequence_length + self.burn_in if has_memory(self) else 1
-        round_steps = self.round_steps + self.gradient_steps_per_round * learned
-        return self.rounds_per_update * round_steps
-
-    @property
-    def items_per_round(self) -> int:
-        """Items that a round puts into the buffer."""
-        return self.steps_per_round // self.steps_per_item
-
-    @property
-    def items_per_batch(self) -> int:
-        """Items of the buffer in a batch."""
-        return self.batch_size
-
-    @property
-    def first_round(self) -> int:
-        """Number of the round that learns first: the one that ends the warm-up.
-
-        With a burn-in not the very first one, whose sequences have no steps before.
-        """
-        least = 1 if has_memory(self) and self.burn_in else 0
-        return max(least, -(-self.learning_starts // self.steps_per_round) - 1)
-
-    @property
-    def total_gradient_steps(self) -> int:
-        """Gradient steps of the whole run."""
-        rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
-        return max(1, rounds - self.first_round) * self.gradient_steps_per_round
-
-    def gradient_steps_before(self, number: Array) -> Array:
-        """Return the number of gradient steps before a round, uint32 `[]`."""
-        number, first = number.astype(jnp.uint32), jnp.uint32(self.first_round)
-        rounds = jnp.where(number > first, number - first, jnp.uint32(0))
-        return rounds * jnp.uint32(self.gradient_steps_per_round)
-
-    def learned_share(self, update: Array) -> Array:
-        """Return the share of the run's gradient steps before an update, `[]`."""
-        number = update.astype(jnp.uint32) * jnp.uint32(self.rounds_per_update)
-        return self.gradient_steps_before(number) / self.total_gradient_steps
-
-
-@config_dataclass
-class OffPolicyConfig(ReplayConfig):
-    """Fields of every algorithm whose rounds are as long as the user wants."""
-
-    num_envs: int = static(
-        1, "Environments that one agent steps in parallel.", POSITIVE
-    )
-    num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
-    updates_per_step: float = static(
-        0.0,
-        "Gradient steps per environment step, over all environments; 0 takes "
-        "gradient_steps per round, whatever num_envs * num_steps is.",
-        NON_NEGATIVE,
-    )
-    rounds_per_update: int = static(
-        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
-    )
-    random_steps: int = static(
-        -1,
-        "Environment steps with random actions; -1 takes learning_starts.",
-        Check(lambda x: x >= -1, "must be -1 or greater"),
-    )
-
-    @property
-    def gradient_steps_per_round(self) -> int:
-        """Gradient steps of a round, by `updates_per_step` or `gradient_steps`.
-
-        With a memory a round is `sequence_length` of those without one.
-        """
-        if not self.updates_per_step:
-            return self.gradient_steps * self.steps_per_item
-        return max(1, round(self.updates_per_step * self.steps_per_round))
-
-    @property
-    def update_ratio(self) -> float:
-        """Gradient steps per environment step after the warm-up."""
-        return self.gradient_steps_per_round / self.steps_per_round
-
-    @property
-    def warm_up_steps(self) -> int:
-        """Environment steps with random actions."""
-        return self.learning_starts if self.random_steps < 0 else self.random_steps
-
-    @property
-    def items_per_batch(self) -> int:
-        """Items of the buffer in a batch, of `batch_size` steps."""
-        return self.batch_size // self.steps_per_item
-
-    @property
-    def capacity(self) -> int:
-        """Items that the buffer holds: no more than the run has.
-
-        A multiple of `num_envs`, so that every environment has slots of its own.
-        """
-        steps_each = self.num_envs * self.steps_per_item
-        num_updates = max(1, self.total_timesteps // self.steps_per_update)
-        of_run = num_updates * self.steps_per_update // steps_each
-        return min(self.buffer_size // steps_each, of_run) * self.num_envs
-
-
-@config_dataclass
-class PrioritisedConfig(OffPolicyConfig):
-    """Fields of an algorithm that may replay steps by priority."""
-
-    prioritised: bool = static(
-        False, "Sample in proportion to the TD error, of several critics their mean."
-    )
-    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
-    )
-
-
-def validate(config: OffPolicyConfig) -> None:
-    """Check what the sizes of an off-policy algorithm have to do with one another.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    length = "sequence_length" if has_memory(config) else "num_steps"
-    if config.buffer_size < config.steps_per_round:
-        raise ConfigError(
-            f"buffer_size must hold the num_envs * {length} = {config.steps_per_round}"
-            f" transitions of a round, got {config.buffer_size}."
-        )
-    steps = config.updates_per_step * config.steps_per_round
-    whole = config.gradient_steps_per_round
-    if config.updates_per_step and abs(steps - whole) > 1e-6 * whole:
-        below = max(1, math.floor(steps)) / config.steps_per_round
-        above = max(1, math.ceil(steps)) / config.steps_per_round
-        near = f"{below:g}" if below == above else f"{below:g} or {above:g}"
-        raise ConfigError(
-            f"updates_per_step times the num_envs * {length} = "
-            f"{config.steps_per_round} steps of a round must be a whole number of "
-            f"gradient steps, got {config.updates_per_step:g} (that is {steps:g}); "
-            f"nearest: {near}."
-        )
-    validate_learning(config)
-    window = config.n_step * config.num_envs
-    if config.buffer_size < window:
-        raise ConfigError(
-            f"buffer_size must hold n_step * num_envs = {window} transitions, got "
-            f"{config.buffer_size}."
-        )
-    if max(config.learning_starts, config.steps_per_round) < window:
-        raise ConfigError(
-            f"learning_starts must be at least n_step * num_envs = {window}, got "
-            f"{config.learning_starts}: before that no n-step return is complete."
-        )
-
-
-def validate_learning(config: Any) -> None:
-    """Check how often an algorithm with replay learns, its loss and its optimisers.
-
-    Raises:
-        ConfigError: it takes no gradient step, or more than can be counted, or a loss
-            or an optimiser is none.
-    """
-    updates = config.total_timesteps // config.steps_per_update
-    ran = updates * config.steps_per_update
-    if ran and config.first_round >= updates * config.rounds_per_update:
-        raise ConfigError(
-            f"learning_starts must be at most the {ran} steps that are run "
-            f"({updates} updates of {config.steps_per_update} steps; total_timesteps "
-            f"is {config.total_timesteps}), got {config.learning_starts}: nothing "
-            f"would be learned before round {config.first_round}."
-        )
-    if config.total_gradient_steps > MAX_ENV_STEPS:
-        raise ConfigError(
-            f"the run would take {config.total_gradient_steps} gradient steps, and at "
-            f"most {MAX_ENV_STEPS} can be counted (32 bits): lower gradient_steps "
-            f"({config.gradient_steps_per_round} per round) or total_timesteps "
-            f"({config.total_timesteps})."
-        )
-    check_value_loss(config.value_loss)
-
-
-def validate_sequences(config: Any) -> None:
-    """Check the sequences that a memory learns from against burn-in, returns, buffer.
-
-    Raises:
-        ConfigError: naming the field, its value, the constraint and the default.
-    """
-    length, burn_in = config.sequence_length, config.burn_in
-    if burn_in > length:
-        raise ConfigError(
-            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
-            "the default): the steps before a sequence are those of the one before it."
-        )
-    if config.n_step > length:
-        raise ConfigError(
-            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
-            f"({type(config).n_step} is the default): returns end with the sequence."
-        )
-    least = (2 if burn_in else 1) * config.steps_per_round
-    if config.buffer_size < least:
-        each = "the two sequences" if burn_in else "the sequence"
-        raise ConfigError(
-            f"buffer_size must hold {each} of every environment that a gradient step "
-            f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
-        )
 
 
 class Agent(NamedTuple):
@@ -576,7 +286,7 @@ def _examples(agent: Agent, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
     obs, memories = jax.tree.map(each_step, (envs.obs, memory))
     action = random_action(agent, jax.random.key(0), shape)
     flag, number = jnp.zeros(shape, bool), jnp.zeros(shape)
-    steps = Transition(obs, action, number, number, obs, flag, flag)
+    steps = rollout.Transition(obs, action, number, number, obs, flag, flag)
     return agent.replay.store(memory, memories, steps)
 
 
@@ -596,7 +306,7 @@ def random_action(agent: Agent, key: Array, shape: tuple[int, ...] = ()) -> Arra
 def num_choices(agent: Agent) -> int:
     """Return the number of choices that a random discrete action is drawn from."""
     num_actions = agent.head.num_outputs
-    return exploration.choices_of(obs_shape(agent.obs_space), num_actions)
+    return exploration.choices_of(observe.obs_shape(agent.obs_space), num_actions)
 
 
 def step(agent: Agent, enter: Enter, state: State) -> tuple[State, Metrics]:
@@ -658,7 +368,7 @@ def run(
         player = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
         drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
-        before = of_actor(experience.memory)
+        before = rollout.of_actor(experience.memory)
         played = rollout.unroll(stepper, experience.envs, before, player, drawn)
         experience = remember(hooks, learner, experience, number, played)
         (learner, priorities), metrics = learn_if_due(
@@ -700,16 +410,11 @@ def closed(
 
 def draw_actions(hooks: Hooks, key: Array, shape: tuple[int, ...]) -> PyTree:
     """Draw the noise of exploring actions, and the actions of the warm-up if any."""
-    if not _warms_up(hooks):
+    if hooks.agent.config.warm_up_steps is None:
         return hooks.draw_action(key, shape)
     key_action, key_random = jax.random.split(key)
     random = random_action(hooks.agent, key_random, shape)
     return hooks.draw_action(key_action, shape), random
-
-
-def _warms_up(hooks: Hooks) -> bool:
-    """Whether the first actions are random; those of recurrent DQN are by epsilon."""
-    return isinstance(hooks.agent.config, OffPolicyConfig)
 
 
 def by_round(config: ReplayConfig, steps: PyTree) -> PyTree:
@@ -734,19 +439,19 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
 
     A step's noise is that of `draw_actions` and the step's number.
     """
-    agent = hooks.agent
+    agent, warm_up_steps = hooks.agent, hooks.agent.config.warm_up_steps
 
     def act(obs: Any, memory: PyTree, noise: tuple) -> Any:
         drawn, step = noise
-        if not _warms_up(hooks):
-            action, memory = hooks.explore(learner, obs, memory, drawn, step)
-        else:
-            exploring, random = drawn
-            action, memory = hooks.explore(learner, obs, memory, exploring, step)
+        random = None
+        if warm_up_steps is not None:
+            drawn, random = drawn
+        action, memory = hooks.explore(learner, obs, memory, drawn, step)
+        if random is not None:
             # The warm-up ends at an exact step: some environments may still be in it,
             # others not.
-            random = valid_action(obs, random)
-            warming_up = step < agent.config.warm_up_steps
+            random = exploration.valid_action(obs, random)
+            warming_up = step < warm_up_steps
             extra = (1,) * (action.ndim - 1)
             action = jnp.where(warming_up.reshape(-1, *extra), random, action)
         return (action, (), agent.head.to_env(action)), memory
@@ -777,7 +482,7 @@ def remember(
     if agent.config.normalize_observations:
         # Every observation that was acted on counts once. The one after the last step
         # of an episode is stored, but it is not in the statistics.
-        features = to_features(agent.obs_space, transitions.obs)
+        features = observe.to_features(agent.obs_space, transitions.obs)
         moments = observe.merge_moments(agent.obs_space, moments, features, axis)
     return Experience(
         buffer=ring.add(experience.buffer, items, added),
@@ -832,7 +537,7 @@ def learn_if_due(
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
     # Priorities are as large as the buffer, so they are not computed to be thrown away.
-    if traced_for_cpu() or jax.tree.leaves(experience.priorities):
+    if kernels.traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
     if hooks.is_recurrent:  # Gradient steps through time are not unrolled.
         return change_where(due, learn, carry)
@@ -1024,7 +729,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
             draw_learning(hooks, keys[3], keys[4]),
         )
         drawn = by_round(config, noise), jax.vmap(count)(numbers)
-        return work, of_actor(state.memory), drawn
+        return work, rollout.of_actor(state.memory), drawn
 
     def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
         """Choose actions with the policy as it is in this round."""
@@ -1056,7 +761,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         """Return the state with all episodes begun anew, the running ones cut."""
         added = first * jnp.uint32(config.items_per_round // num_envs)
         return state._replace(
-            buffer=cut_newest(state.buffer, added),
+            buffer=batches.cut_newest(state.buffer, added),
             envs=pieces.first_step(state.envs, obs),
             memory=jax.tree.map(jnp.zeros_like, state.memory),
         )

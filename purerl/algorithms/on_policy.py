@@ -220,17 +220,16 @@ def algorithm(
         init_optimiser: Function from the parameters by network to `opt_state`; the one
             optimiser of `gradient_step` where not given.
     """
-    if init_optimiser is None:
 
-        def init_optimiser(params: PyTree) -> PyTree:
-            return _optimiser(agent, params).init(optimiser.flatten(params)[0])
+    def of_one(params: PyTree) -> PyTree:
+        return _optimiser(agent, params).init(optimiser.flatten(params)[0])
 
     recurrence = None
     if agent.memory is not None:
         blank = agent.memory.kind.blank
         recurrence = Recurrence(blank, partial(act_and_remember, agent))
     return Algorithm(
-        init=partial(init, agent, init_optimiser),
+        init=partial(init, agent, init_optimiser or of_one),
         step=partial(step, agent, learn),
         act=partial(act, agent) if recurrence is None else pieces.reject_stateless_act,
         recurrence=recurrence,
@@ -497,15 +496,13 @@ def fit(
     Returns:
         Parameters, the optimiser's state, and the means of the metrics.
     """
-    config, target_kl = agent.config, getattr(agent.config, "target_kl", None)
+    config, limit = agent.config, getattr(agent.config, "target_kl", None)
     passes = Passes(
         optim=_optimiser(agent, state.params, state.update),
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
         axis_name=agent.axis_name,
-        is_last=None
-        if target_kl is None
-        else lambda last: last["approx_kl"] > target_kl,
+        is_last=None if limit is None else lambda last: last["approx_kl"] > limit,
         tells=agent.head is not None and optimiser.sees_activity(config.optimiser),
         steps_of_turn=1 if agent.memory else PLAIN_STEPS_OF_TURN,
         begin=agent.memory.begun if agent.memory else None,
@@ -520,9 +517,8 @@ def fit(
     is_plain = agent.memory or agent.terms or traced_for_cpu()
     if agent.few_kernels is not None and not is_plain:
         descend = partial(agent.few_kernels, agent, loss)
-    params, opt_state, metrics = descend(
-        state.params, state.opt_state, rows, key, passes
-    )
+    start = state.params, state.opt_state
+    params, opt_state, metrics = descend(*start, rows, key, passes)
     return params, opt_state, pass_means(metrics)
 
 

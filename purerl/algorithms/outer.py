@@ -17,14 +17,7 @@ import jax.numpy as jnp
 
 from purerl import schedules
 from purerl.acting.rollout import Played
-from purerl.algorithms import (
-    lpg,
-    on_policy,
-    policy_gradient,
-    ppo,
-    pqn,
-    vpg,
-)
+from purerl.algorithms import lpg, on_policy, policy_gradient, ppo, pqn, vpg
 from purerl.algorithms import memory as memories
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch

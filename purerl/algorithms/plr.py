@@ -33,15 +33,8 @@ from purerl.acting.rollout import EnvCarry, carry_of, start_of
 from purerl.algorithms import checks, on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
-from purerl.config import (
-    FRACTION,
-    POSITIVE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import ConfigError, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys

@@ -20,25 +20,14 @@ from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
-from purerl.config import (
-    FRACTION,
-    NON_NEGATIVE,
-    POSITIVE,
-    config_dataclass,
-    dynamic,
-    number_of,
-    one_of,
-    static,
-)
+from purerl.config import config_dataclass, dynamic, number_of, static
+from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.learning import averages, optimiser
 from purerl.learning.returns import gae
 from purerl.losses.value import SquaredError
 from purerl.networks import observe
-from purerl.networks.distributions import (
-    Head,
-    make_policy_head,
-)
+from purerl.networks.distributions import Head, make_policy_head
 from purerl.networks.observe import obs_shape
 from purerl.optimisers.first_order import Adam
 from purerl.types import Array, PyTree
@@ -46,6 +35,7 @@ from purerl.types import Array, PyTree
 # Numbers of the observations whose values an accelerator computes in one batch with the
 # values of those that follow: half the kernels, and twice the memory while it lasts.
 MOST_AT_ONCE = 2**18
+POLICIES = ("auto", "categorical", "gaussian", "tanh_gaussian")
 
 
 @config_dataclass
@@ -60,11 +50,7 @@ class PolicyGradientConfig(ActorConfig):
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_rewards: bool = static(False, "Divide rewards by the std of returns.")
     clip_rewards: float = dynamic(10.0, "Largest normalised reward.", POSITIVE)
-    policy: str = static(
-        "auto",
-        "Distribution of actions; auto takes categorical or gaussian.",
-        one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
-    )
+    policy: str = static("auto", "Distribution of actions.", one_of(*POLICIES))
     log_std_init: float = static(0.0, "Initial log standard deviation.")
     state_dependent_std: bool = static(False, "Let the actor output the log std too.")
     shared_torso: bool = static(False, "Give actor and critic one common torso.")

@@ -25,16 +25,12 @@ from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.memory import MemoryConfig, has_memory
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
-from purerl.config import (
+from purerl.config import config_dataclass, dynamic, is_auto, number_of, static
+from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
     by_actions,
-    config_dataclass,
-    dynamic,
-    is_auto,
-    number_of,
-    static,
     values_by_actions,
 )
 from purerl.envs.base import Environment
@@ -65,9 +61,7 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
     )
-    target_kl: float | None = dynamic(
-        None, "Approximate KL that ends an update.", POSITIVE_OR_NONE
-    )
+    target_kl: float | None = dynamic(None, "KL that ends an update.", POSITIVE_OR_NONE)
     normalize_advantages: bool = static(True, "Standardise advantages, per minibatch.")
     normalize_whole_batch: bool = static(False, "Standardise advantages per update.")
     normalize_observations: bool = by_actions(static, False, True, "Normalise inputs;")

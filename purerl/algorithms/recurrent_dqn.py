@@ -39,7 +39,7 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import exploration, rollout
-from purerl.algorithms import checks, network_config, off_policy
+from purerl.algorithms import checks, network_config, off_policy, replay_config
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, Memory
@@ -64,7 +64,6 @@ from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
 from purerl.losses import extra, value_error
 from purerl.networks import observe
-from purerl.networks.observe import obs_shape
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -76,42 +75,29 @@ class RecurrentDQNConfig(QConfig):
     """Deep Q-learning with a memory, from a replay buffer of sequences (R2D2)."""
 
     sequence_length: int = static(
-        16,
-        "Steps of a sequence, and of every environment in an update; gradients go "
-        "through them.",
-        POSITIVE,
+        16, "Steps of a sequence, and of every environment in an update.", POSITIVE
     )
     burn_in: int = static(
-        8,
-        "Steps before a sequence that only bring its stored memory up to date, at most "
-        "sequence_length.",
-        NON_NEGATIVE,
+        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
     )
     buffer_size: int = static(
-        10_000,
-        "Steps that are kept, in whole sequences of all environments.",
-        POSITIVE,
+        10_000, "Steps that are kept, in whole sequences of all envs.", POSITIVE
     )
     batch_size: int = static(32, "Sequences of one gradient step.", POSITIVE)
     gradient_steps: int = static(4, "Gradient steps of an update.", POSITIVE)
     n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
     dueling: bool = static(
-        False,
-        "Split the head into value and advantages, each with one more hidden layer, "
-        "as wide as what it is read off.",
+        False, "Split the head into value and advantages, with a hidden layer each."
     )
     value_rescaling: bool = static(
         False,
-        "Learn values on the scale of sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for "
-        "rewards of any size.",
+        "Learn values on the scale of sign(x) (sqrt(|x| + 1) - 1) + 0.001 x.",
     )
     prioritised: bool = static(
         False, "Sample sequences in proportion to their TD errors."
     )
     priority_eta: float = dynamic(
-        0.9,
-        "Weight of a sequence's largest TD error in its priority, against their mean.",
-        FRACTION,
+        0.9, "Weight of a sequence's largest TD error, against their mean.", FRACTION
     )
     priority_exponent: float = dynamic(0.9, "Power of the priority.", NON_NEGATIVE)
     importance_exponent: float = dynamic(
@@ -123,9 +109,7 @@ class RecurrentDQNConfig(QConfig):
     memory: Any = memories.memory_field("gru")
     memory_size: int = memories.size_field()
     head_sizes: tuple[int, ...] = static(
-        (),
-        "Units of each hidden layer between the memory and the values.",
-        SIZES,
+        (), "Units of each hidden layer between the memory and the values.", SIZES
     )
 
     @property
@@ -147,15 +131,14 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
         raise ConfigError(
             "memory must be that of a recurrent network, got 'none'; use DQNConfig."
         )
-    off_policy.validate_sequences(config)
-    off_policy.validate_learning(config)
+    replay_config.validate_sequences(config)
+    replay_config.validate_learning(config)
     exploration.check_share(config)
     checks.check_memory_values(config, env)
     if config.dueling and network_config.own(config, "critic") is not None:
         raise ConfigError(
             "dueling must be False where critic is a whole network of your own, got "
-            f"True and {network_config.described(config, 'critic')}; split the values "
-            "in the module."
+            f"{network_config.described(config, 'critic')}."
         )
     if not config.prioritised:
         check_idle(config, _PRIORITIES, "prioritised", "prioritised=True")
@@ -177,7 +160,7 @@ def build(
     """Build networks, environment and replay, as `off_policy.make_agent` does."""
     replay = batches.of_sequences
     agent = off_policy.make_agent(config, env, axis_name, "categorical", replay)
-    config, shape = agent.config, obs_shape(agent.obs_space)
+    config, shape = agent.config, observe.obs_shape(agent.obs_space)
     memory = memories.build(config, shape)
     assert memory is not None
     network = _make_network(config, memory, shape, agent.head.num_outputs)
@@ -199,8 +182,9 @@ def _make_network(
             observe.viewed(layers, shape),
             num_actions,
             stream if config.dueling else None,
-            gain=config.critic_gain,
-            masked=is_masked,
+            config.dueling,
+            is_masked,
+            config.critic_gain,
         )
     return networks.Masked(network) if is_masked else network
 

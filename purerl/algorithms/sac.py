@@ -54,13 +54,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import rollout
-from purerl.algorithms import (
-    actor_critic,
-    ensembles,
-    network_config,
-    replayed_memory,
-)
-from purerl.algorithms.actor_critic import LOG_STD, Agent, taken_values
+from purerl.algorithms import actor_critic, ensembles, network_config, replayed_memory
+from purerl.algorithms.actor_critic import LOG_STD, Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.memory import has_memory
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
@@ -107,11 +102,7 @@ class SACConfig(EnsembleConfig):
         0.5, "Target entropy of n discrete actions, as a share of log n.", FRACTION
     )
     policy_delay: int = static(
-        1,
-        "Gradient steps of the critics per step of policy and temperature; the steps "
-        "between are left out, not made up for (CleanRL's policy_frequency repeats "
-        "them).",
-        POSITIVE,
+        1, "Gradient steps of the critics per step of policy and temperature.", POSITIVE
     )
     target_update_interval: int = static(
         1, "Gradient steps between updates of the target networks.", POSITIVE
@@ -119,8 +110,7 @@ class SACConfig(EnsembleConfig):
     crossq: bool = static(
         False,
         "Batch normalisation in policy and critics, whose targets come from the same "
-        "pass (CrossQ): there are no target networks, and tau and "
-        "target_update_interval are not read.",
+        "pass: no target networks, tau or target_update_interval (CrossQ).",
     )
     log_std_min: float = static(
         -20.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
@@ -133,73 +123,51 @@ def validate(config: SACConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    space: Any = env.action_space(env.default_params)
-    if config.crossq and has_memory(config):
-        raise ConfigError(
-            "crossq must be False with a memory: its statistics are those of single "
-            "steps, and a memory sees sequences. Leave one of them out."
-        )
+    is_choice = hasattr(env.action_space(env.default_params), "n")
     if config.crossq:
         _check_crossq(config, env)
     ensembles.validate(config)
     actor_critic.validate(config, env)
-    if hasattr(space, "n") and config.num_quantiles:
+    if is_choice and config.num_quantiles:
         raise ConfigError(
-            f"num_quantiles must be 0 where actions are discrete, got "
-            f"{config.num_quantiles} for {space} of {env.name}: the expectation over "
-            "actions would mix quantiles of different distributions. Leave it out."
+            f"num_quantiles must be 0 where actions are discrete, as those of "
+            f"{env.name}, got {config.num_quantiles}: the expectation over actions "
+            "would mix quantiles of different distributions."
         )
 
 
 def _check_crossq(config: SACConfig, env: Environment) -> None:
-    """Refuse networks and optimisers in which batch normalisation has no place.
-
-    What sees all layers may take means over them, and running statistics would be
-    parameters to it. Muon moves each layer by itself.
-    """
-    if hasattr(env.action_space(env.default_params), "n"):
+    """Refuse networks and optimisers in which batch normalisation has no place."""
+    shape, chosen = obs_shape(env.observation_space(env.default_params)), ""
+    if has_memory(config):
+        chosen = "a memory, which sees sequences"
+    elif hasattr(env.action_space(env.default_params), "n"):
+        chosen = f"the discrete actions of {env.name}"
+    elif not all(
+        network_config.own(config, field) is None
+        and network_config.is_vector_torso(config, shape, field)
+        and network_config.chosen_torso(config, field) != "simba"
+        for field in ("actor", "critic")
+    ):
+        chosen = "a torso, actor or critic other than the dense layers of a vector"
+    elif getattr(config.optimiser, "needs_layers", False) and not isinstance(
+        config.optimiser, Muon
+    ):
+        # What sees all layers would take running statistics for parameters.
+        chosen = f"optimiser={type(config.optimiser).__name__}()"
+    if chosen:
         raise ConfigError(
-            f"crossq must be False where actions are discrete, as those of {env.name}: "
-            "its critics see observations beside continuous actions. Leave it out."
-        )
-    shape = obs_shape(env.observation_space(env.default_params))
-    for field in ("actor", "critic"):
-        is_own = network_config.own(config, field) is not None
-        if is_own or not network_config.is_vector_torso(config, shape, field):
-            raise ConfigError(
-                f"{field} must have the dense layers of a vector where crossq is "
-                f"True, got {network_config.described(config, field)} with torso "
-                f"{network_config.described(config, 'torso')} for observations of "
-                f"shape {shape}: batch normalisation stands between these layers. "
-                "Leave torso, actor and critic at auto, and flatten the observation."
-            )
-    chosen = config.optimiser
-    if getattr(chosen, "needs_layers", False) and not isinstance(chosen, Muon):
-        raise ConfigError(
-            f"optimiser must not be {type(chosen).__name__}() where crossq is True: it "
-            "sees all parameters at once, among which running statistics would be. "
-            "Use another, such as Adam() or Muon()."
+            f"crossq must be False with {chosen}: its batch normalisation has no place "
+            "there. Leave one of them out."
         )
 
 
 def make(
     config: SACConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build SAC for a config and an environment; see `build`."""
+    """Build SAC for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
-
-
-def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    if config.crossq and axis_name is not None:
-        raise ConfigError(
-            "crossq must be False where one agent is spread over devices "
-            "(purerl.data_parallel), however many they are: the statistics of a batch "
-            "would be those of one device's part. Train agents of one device each "
-            "(purerl.pmap), or leave it out."
-        )
-    return actor_critic.build(config, env, axis_name, actor_critic.gaussian_actor)
 
 
 def init(agent: Agent, key: Array) -> State:
@@ -218,15 +186,9 @@ def make_hooks(agent: Agent) -> Hooks:
         # Noise of the actions at the next observations, and at the current ones.
         return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
 
-    return actor_critic.make_hooks(
-        agent,
-        partial(learn, agent),
-        draw_action=head.noise,
-        explore=partial(actor_critic.explore, agent, actor_critic.sampled),
-        draw_noise=draw_noise,
-        policy_delay=config.policy_delay,
-        draw_shared=ensembles.subsets(config),
-    )
+    shared = ensembles.subsets(config)
+    step = partial(learn, agent)
+    return actor_critic.make_hooks(agent, step, draw_noise, draw_shared=shared)
 
 
 enter = partial(actor_critic.enter, make_hooks)
@@ -312,7 +274,8 @@ def learn(
         target = td_target(*given)
 
         def evaluate_critics(params: PyTree) -> CriticOutputs:
-            return CriticOutputs(taken_values(agent, params, batch), target)
+            values = actor_critic.taken_values(agent, params, batch)
+            return CriticOutputs(values, target)
 
     move = partial(improve, agent, batch.obs, noise_now)
     learner, td_error, metrics = ensembles.learn(

@@ -33,16 +33,8 @@ import jax.numpy as jnp
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
 from purerl.algorithms import every_step, pieces
-from purerl.config import (
-    FRACTION,
-    POSITIVE,
-    ConfigError,
-    TrainConfig,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning.averages import after, pmean, psum
@@ -84,7 +76,6 @@ class Parts(NamedTuple):
     stepper: rollout.Stepper
     num_states: int
     num_actions: int
-    axis_name: str | None
 
 
 class TabularState(NamedTuple):
@@ -128,16 +119,6 @@ class Noise(NamedTuple):
     next_tie: Array
 
 
-class Moment(NamedTuple):
-    """A step of all environments, as an update of the table sees it, `[B]` each."""
-
-    obs: Array
-    action: Array
-    reward: Array
-    next_obs: Array
-    terminated: Array
-
-
 class Learner(NamedTuple):
     """The part of the state that a step changes.
 
@@ -168,15 +149,11 @@ def validate(config: TabularConfig, env: Environment) -> None:
     """
     states: Any = env.observation_space(env.default_params)
     actions: Any = env.action_space(env.default_params)
-    if not hasattr(states, "n"):
+    if not (hasattr(states, "n") and hasattr(actions, "n")):
         raise ConfigError(
-            "TabularConfig needs the number of a state as observation, Discrete(n), "
-            f"got {states} of {env.name}; DQNConfig has a network."
-        )
-    if not hasattr(actions, "n"):
-        raise ConfigError(
-            f"TabularConfig needs Discrete actions, got {actions} of {env.name}; use "
-            "an algorithm with a policy, such as PPOConfig."
+            f"TabularConfig needs the number of a state as observation and of an "
+            f"action, Discrete(n), got {states} and {actions} of {env.name}; use an "
+            "algorithm with a network, or a wrapper that numbers the states."
         )
 
 
@@ -209,13 +186,13 @@ def build(
     stepper = rollout.make_stepper(config, env, axis_name)
     states: Any = env.observation_space(stepper.params)
     actions: Any = env.action_space(stepper.params)
-    return Parts(config, stepper, int(states.n), int(actions.n), axis_name)
+    return Parts(config, stepper, int(states.n), int(actions.n))
 
 
 def init(parts: Parts, key: Array) -> TabularState:
     """Fill the tables, and start the environments; the key is kept in the state."""
     config = parts.config
-    num_envs = rollout.per_device(config.num_envs, parts.axis_name)
+    num_envs = rollout.per_device(config.num_envs, parts.stepper.axis_name)
     num_tables = 2 if config.method == "double_q" else 1
     shape = (parts.num_states, parts.num_actions)
     initial = jnp.asarray(config.initial_value, jnp.float32)
@@ -282,7 +259,7 @@ def finish(
         trace: `[T, B]`, what the steps were.
         episodes: Ends of the episodes.
     """
-    axis, update = parts.axis_name, state.update + 1
+    axis, update = parts.stepper.axis_name, state.update + 1
     # How often each action was taken in each state, `[S, A]`.
     one = after(jnp.float32(1.0), learner.q.sum(), axis)
     zeros = jnp.zeros((parts.num_states, parts.num_actions))
@@ -355,12 +332,11 @@ def learn(
         out: Outcome of the actions.
         noise: `[B]` randomness of the step.
     """
-    (q, next_action), obs = learner, envs.obs
-    moment = Moment(obs, action, out.reward, out.next_obs, out.terminated)
+    q, obs = learner.q, envs.obs
     chosen = bootstrap_action(parts, q, out.next_obs, noise)
-    error, value = td_error(parts.config, q, moment, chosen, noise.table)
-    q = move(parts, q, moment, error, noise.table, ~is_bad(out))
-    done = out.terminated | out.truncated
+    error, value = td_error(parts.config, q, obs, action, out, chosen, noise.table)
+    q = move(parts, q, obs, action, error, noise.table, ~is_bad(out))
+    done, next_action = out.terminated | out.truncated, learner.next_action
     if parts.config.method == "sarsa":  # What begins an episode is chosen anew.
         next_action = jnp.where(done, NONE, chosen)
     return Learner(q, next_action), Trace(obs, action, out.reward, value, error)
@@ -385,39 +361,47 @@ def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> A
 
 
 def td_error(
-    config: TabularConfig, q: Array, moment: Moment, next_action: Array, table: Array
+    config: TabularConfig,
+    q: Array,
+    obs: Array,
+    action: Array,
+    out: rollout.StepOutput,
+    next_action: Array,
+    table: Array,
 ) -> tuple[Array, Array]:
     """Compute the errors `[B]` of the values that a step moves, and these values.
 
     Args:
         config: Config of the agent.
         q: `[K, S, A]` tables of action values.
+        obs: `[B]` states before the step.
+        action: `[B]` actions that were taken.
+        out: Outcome of the actions.
         next_action: `[B]` next actions, from `bootstrap_action`.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
-    after_it = q[:, moment.next_obs]  # [K, B, A]
-    before = q[:, moment.obs, moment.action]  # [K, B]
+    after_it = q[:, out.next_obs]  # [K, B, A]
+    before = q[:, obs, action]  # [K, B]
+    value, values = before[0], after_it[0]
     if config.method == "double_q":
         value = jnp.where(table, before[1], before[0])
-        other = jnp.where(table[:, None], after_it[0], after_it[1])
-        next_value = jnp.take_along_axis(other, next_action[:, None], -1)[:, 0]
+        values = jnp.where(table[:, None], after_it[0], after_it[1])
+    if config.method in ("sarsa", "double_q"):
+        next_value = jnp.take_along_axis(values, next_action[:, None], -1)[:, 0]
+    elif config.method == "expected_sarsa":
+        policy = exploration.policy_of(values, config.epsilon)
+        next_value = (policy * values).sum(-1)
     else:
-        value, values = before[0], after_it[0]
-        if config.method == "sarsa":
-            next_value = jnp.take_along_axis(values, next_action[:, None], -1)[:, 0]
-        elif config.method == "expected_sarsa":
-            policy = exploration.policy_of(values, config.epsilon)
-            next_value = (policy * values).sum(-1)
-        else:
-            next_value = values.max(-1)
-    discount = config.gamma * (1.0 - moment.terminated)
-    return moment.reward + discount * next_value - value, value
+        next_value = values.max(-1)
+    discount = config.gamma * (1.0 - out.terminated)
+    return out.reward + discount * next_value - value, value
 
 
 def move(
     parts: Parts,
     q: Array,
-    moment: Moment,
+    obs: Array,
+    action: Array,
     error: Array,
     table: Array,
     counts: Array,
@@ -425,27 +409,20 @@ def move(
     """Move the tables `[K, S, A]` by the errors of a step.
 
     Args:
-        q: `[K, S, A]` tables of action values.
-        error: `[B]` errors of the values.
+        error: `[B]` errors of the values of `action` in `obs`.
         table: `[B]`, whether the second table of double Q-learning moves.
         counts: `[B]` bool, whether the step moves anything: not a bad one.
     """
     error = jnp.where(counts, error, 0.0)
     rate = parts.config.learning_rate
     is_double = parts.config.method == "double_q"
-    place = (
-        table.astype(jnp.int32) if is_double else jnp.zeros_like(moment.obs),
-        moment.obs,
-        moment.action,
-    )
+    which = table.astype(jnp.int32) if is_double else jnp.zeros_like(obs)
+    place = which, obs, action
     if parts.config.num_envs == 1:
         return q.at[place].add(rate * error)
-    both = (
-        jnp.zeros((*q.shape, 2))
-        .at[place]
-        .add(jnp.stack([error, counts.astype(error.dtype)], -1))
-    )
-    total = psum(both, parts.axis_name)
+    both = jnp.stack([error, counts.astype(error.dtype)], -1)
+    both = jnp.zeros((*q.shape, 2)).at[place].add(both)
+    total = psum(both, parts.stepper.axis_name)
     return q + rate * total[..., 0] / jnp.maximum(total[..., 1], 1.0)
 
 

@@ -20,6 +20,10 @@ the action of every environment by itself, evaluation does not, and the first
 `random_steps` environment steps are uniformly random (`learning_starts` of them, unless
 that is set apart). All noise is in units of half the range of actions.
 
+With `exploration_noise_max` each environment has a noise of its own, as in Parallel
+Q-learning (Li et al. 2023, arXiv:2307.12983) and, drawn anew for every episode, in
+FastTD3 (Seo et al. 2025, arXiv:2505.22642): thousands of environments act differently.
+
 Defaults are the paper's for the tasks in which it warms up for 1,000 steps, with the
 sizes and the step size of the authors' later code (256-256, batch 256, Adam 3e-4). The
 buffer of 10^6 transitions takes no more memory than the run has steps.
@@ -28,19 +32,18 @@ buffer of 10^6 transitions takes no more memory than the run has steps.
 from functools import partial
 from typing import Any, ClassVar
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import actor_critic, ensembles, network_config
-from purerl.algorithms.actor_critic import Agent
+from purerl.algorithms import actor_critic, ensembles
+from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
+    Check,
     config_dataclass,
     dynamic,
     static,
@@ -60,6 +63,12 @@ class TD3Config(EnsembleConfig):
 
     exploration_noise: float = dynamic(
         0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
+    )
+    exploration_noise_max: float | None = dynamic(
+        None,
+        "Std of the noise of the last environment, those between spaced evenly from "
+        "exploration_noise (PQL); None takes one std.",
+        Check(lambda x: x is None or x >= 0, NON_NEGATIVE.words),
     )
     policy_noise: float = dynamic(
         0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
@@ -85,23 +94,9 @@ def validate(config: TD3Config, env: Environment) -> None:
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build TD3 for a config and an environment; see `build`."""
+    """Build TD3 for a config and an environment."""
     agent = build(config, env, axis_name)
     return actor_critic.algorithm(agent, init, enter, decide)
-
-
-def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build networks, environment and replay; see `actor_critic.build`."""
-    return actor_critic.build(config, env, axis_name, make_actor)
-
-
-def make_actor(config: TD3Config, shape: Any, num_actions: int) -> nn.Module:
-    """Make a policy that is deterministic."""
-    actor = network_config.whole(config, "actor", shape, jnp.tanh)
-    if actor is not None:
-        return actor
-    torso = actor_critic.layers_of(config, shape, "actor")
-    return networks.TanhActor(torso, num_actions, config.actor_gain)
 
 
 def init(agent: Agent, key: Array) -> State:
@@ -115,15 +110,16 @@ def make_hooks(agent: Agent) -> Hooks:
     batch_size = rollout.per_device(config.batch_size, axis)
 
     def explored(agent: Agent, action: Array, noise: Array) -> Array:
-        return perturb(action, noise, agent.config.exploration_noise)
+        low, high = agent.config.exploration_noise, agent.config.exploration_noise_max
+        if high is None:
+            return perturb(action, noise, low)
+        return perturb(action, noise, jnp.linspace(low, high, len(action))[:, None])
 
     return actor_critic.make_hooks(
         agent,
         partial(learn, agent),
-        draw_action=head.noise,
-        explore=partial(actor_critic.explore, agent, explored),
-        draw_noise=lambda key, shape: head.noise(key, (*shape, batch_size)),
-        policy_delay=config.policy_delay,
+        lambda key, shape: head.noise(key, (*shape, batch_size)),
+        explored,
         draw_shared=ensembles.subsets(config),
     )
 

@@ -35,15 +35,8 @@ from purerl.algorithms import checks, on_policy, pieces, policy_gradient
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
-from purerl.config import (
-    FRACTION,
-    POSITIVE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import ConfigError, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import RewardScale, after, pmean, standardise

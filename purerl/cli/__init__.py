@@ -56,7 +56,7 @@ MAINS = {
     "pbt": "tools:PBT",
     "halving": "tools:HALVING",
     "tune": "tools:TUNE",
-    "compare": "tools:main_compare",
+    "compare": "tools:COMPARE",
     "evaluate": "policies:main_evaluate",
     "render": "policies:main_render",
     "export": "policies:main_export",

@@ -195,4 +195,4 @@ def show(result: EvolutionResult) -> None:
     whole = folder / "learned.yaml"
     if whole.exists():
         commands.append(f"{program()} train --config {quoted(whole)}")
-    report.end(folder, "", *(f"train with it: {command}" for command in commands))
+    report.end(folder, *(f"train with it: {command}" for command in commands))

@@ -39,26 +39,24 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
+def write(folder: Path, path: Path | None = None) -> Path:
     """Write the page of whatever a folder holds; see `folder_page`."""
     from purerl.report.page import folder_page
 
-    return folder_page(folder, path, kind)
+    return folder_page(folder, path)
 
 
-def end(out: Path | None, kind: str = "", *sentences: str) -> None:
+def end(out: Path | None, *sentences: str) -> None:
     """Write the page of what a tool has written, and print where everything is.
 
     Args:
         out: The folder, if there is one.
-        kind: The kind of result; see `folder_page`.
         *sentences: Sentences that are printed before.
     """
     if out is None:
         return
-    write(out, kind=kind)
-    reader = "load_comparison" if kind == folders.COMPARISON else "load"
-    where = f"{out}/, with report.html; in Python purerl.{reader}({str(out)!r})"
+    write(out)
+    where = f"{out}/, with report.html; in Python purerl.load({str(out)!r})"
     text = "\n".join((*sentences, f"written to {where}"))
     Console().print(text, highlight=False, soft_wrap=True, markup=False)
 

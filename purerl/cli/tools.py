@@ -6,7 +6,7 @@ The flags of such a command are the options of its tool, and the fields of the c
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -15,25 +15,23 @@ from rich.table import Table
 from purerl import serialise
 from purerl.cli import flags, report, settings
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison import settings as compared
-from purerl.comparison.api import CompareOptions, check_out, compare, planned
+from purerl.comparison.api import CompareOptions, compare, planned
+from purerl.comparison.result import Comparison
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import worker_limit
-from purerl.meta import store
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.search import Result
 from purerl.report import sweep_data, tables
-from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
 from purerl.sweeps import loop as sweeps
 from purerl.sweeps import plan as plans
-from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
 from purerl.tuning import api as tuning
@@ -43,6 +41,8 @@ from purerl.tuning.space import Space
 
 WIDTH = 130  # The width of a comparison's table where the output is no terminal.
 STOPPED = 130
+# Kinds of folders that are not called as their tool is.
+KINDS = {"compare": folders.COMPARISON}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Tool:
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
-        base, name = base_config(argv), self.options.tool
+        base = base_config(argv)
+        name: str = self.options.tool
         shared = (flags.Dry, flags.ConfigSource, *self.shared)
         parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
         parsed = flags.parse(parser, argv, name)
@@ -81,7 +82,7 @@ class Tool:
                 "--extend goes on with what a folder holds: give its --out."
             )
         if parsed.dry_run:
-            folders.check_out(parsed.out, name)
+            folders.check_out(parsed.out, KINDS.get(name, name))
             self.plan(self.options(**given))
             return 0
         given["out"] = parsed.out or new_folder(name, config)
@@ -167,7 +168,7 @@ def _show_search(result: Result, *shown: Table) -> None:
         Console().print(table)
     steps = f"{result.training_steps:,} steps of training, "
     steps += f"{result.evaluation_steps:,} of evaluation"
-    report.end(result.out, "", steps, "the best config is in best.yaml")
+    report.end(result.out, steps, "the best config is in best.yaml")
 
 
 PBT = Tool(
@@ -257,7 +258,7 @@ def show_study(result: TuneResult) -> None:
     if result.best_config and result.out:
         best = quoted(result.out / "best.yaml")
         more.append(f"train with the best: {program()} train --config {best}")
-    report.end(result.out, "", *more)
+    report.end(result.out, *more)
 
 
 TUNE = Tool(
@@ -276,77 +277,35 @@ TUNE = Tool(
 # --- compare ---
 
 
-@dataclasses.dataclass(kw_only=True)
-class OfEvolution:
-    """Train with several settings on held-out seeds, and compare them in one table.
-
-    --setting and --env may be given several times: every setting trains in every
-    environment. Run the same command again after a kill: it trains what is missing.
-    """
-
-    evolution: Annotated[
-        Path | None,
-        flags.option(
-            "Folder of an evolution, whose config is taken, and which is compared as "
-            "'learned' and as 'generation 0', beside the settings."
-        ),
-    ] = None
-
-
-def main_compare(argv: Sequence[str]) -> int:
-    """Run `purerl compare`; return the exit status."""
-    words, texts = compared.take_environments(argv)
-    base = _base_of_evolution(words)
-    kinds = (OfEvolution, CompareOptions, flags.Dry, flags.ConfigSource)
-    parsed = flags.parse(flags.parser_class(base, *kinds), words, "compare")
-    config = flags.read_config(parsed, base)
-    environments = [compared.read_environment(config, text) for text in texts]
-    if environments:
-        config = config.replace(env=environments[0]["env"])
-    settings.enable_compile_cache()
-    given = flags.read_options(CompareOptions, parsed)
-    given |= {"config": config, "environments": environments}
-    own = given["settings"]
-    if parsed.evolution:
-        given["settings"] = {"learned": parsed.evolution, "generation 0": {}, **own}
-        given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
-    elif not own:
-        raise ConfigError(
-            "say what to compare, such as --setting 'own:' --setting "
-            "'fast: learning_rate=1e-3'."
-        )
-    if parsed.dry_run:
-        _plan_comparison(CompareOptions(**given))
-        return 0
-    inside = parsed.evolution and parsed.evolution / "transfer"
-    given["out"] = parsed.out or inside or new_folder("compare", config)
-    result, console = compare(**given), Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDTH))
-    console.print(result.table())
-    report.end(given["out"], folders.COMPARISON)
-    return 0
-
-
-def _base_of_evolution(argv: Sequence[str]) -> TrainConfig:
-    """The config whose values are the flags' defaults."""
-    folder = flags.option_before_parsing(argv, "evolution")
-    if folder is None:
-        return base_config(argv)
-    for other in ("preset", "config", "algorithm"):
-        if flags.option_before_parsing(argv, other):
-            raise ConfigError(
-                f"--evolution brings its own config; leave --{other} out."
-            )
-    return manifest.read_config(Path(folder), store.load(Path(folder)))
-
-
 def _plan_comparison(asked: CompareOptions) -> None:
-    check_out(asked.out)
+    """Print the cost of every program."""
     worker_limit(asked.memory_limit, make_workers())
     seeds = len(check_seeds(asked.seeds))
     parts = [
-        dry_run.whole_runs(part.group.bound, part.agents(seeds))
+        dry_run.whole_runs(part.bound, len(part.entries) * seeds)
         for part in planned(asked)
     ]
     dry_run.show(parts, asked.lanes, asked.segment_updates)
+
+
+def show_comparison(result: Comparison) -> None:
+    """Print the table and where everything is; write the page into the folder."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDTH))
+    console.print(result.table())
+    report.end(result.out)
+
+
+COMPARE = Tool(
+    CompareOptions,
+    compare,
+    _plan_comparison,
+    show_comparison,
+    """Train with several settings on held-out seeds, and compare them in one table.
+
+    --setting and --environment may be given several times: every setting trains in
+    every environment. Run the same command again after a kill: it trains what is
+    missing.
+    """,
+)

@@ -1,44 +1,148 @@
 """purerl.compare: named settings judged on held-out seeds and in held-out environments.
 
 Every setting trains in every environment with the same random keys, which no search has
-seen (`purerl.comparison.training`). Settings that change the same numbers are one
-compiled program per environment, vmapped over settings and seeds.
+seen. Settings that change the same numbers are one compiled program per environment,
+vmapped over settings and seeds. A setting's program follows from the setting alone,
+never from what it is compared with: so its bits are the same in every comparison.
+
+An evolution of seed `s` trains runs whose keys come from `fold_in(key(s), 0 .. 2)`; the
+keys of held-out runs come from `fold_in(key(s), 3)`, those of ordinary runs are
+`key(s)` itself. So whatever the seeds, no run that a setting is judged by starts from
+the key of a run that it was evolved on.
 """
 
 import dataclasses
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
-from purerl.comparison.result import (
-    Comparison,
-    about_of,
-    tell,
-    tracked,
-    tracked_files,
-)
+import jax
+import numpy as np
+
+from purerl import hooks, serialise
+from purerl.algorithms import name_of
+from purerl.comparison import result as results
+from purerl.comparison.result import Comparison, Trained
 from purerl.comparison.settings import (
     Losses,
+    Piece,
     Setting,
     Settings,
-    Task,
+    described,
+    parse_environments,
     parse_settings,
-    read_environments,
     read_settings,
     settings_of,
 )
-from purerl.comparison.training import TRAINED, Compared, Part, make_parts, train
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
-from purerl.execution.format import say
+from purerl.execution.cohort import Cohort, Job, rows_of, stream
+from purerl.execution.curves import Segment, mean_of_known
+from purerl.execution.format import format_count, say, with_noun
 from purerl.execution.memory import require_listing, worker_limit
-from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.options import Repeated, option, tool
+from purerl.execution.programs import Members, crossed, length_of_pieces
+from purerl.meta.fitness import Accumulator, MetricMean
+from purerl.report.comparison import WORDS
+from purerl.runner.arguments import as_seed, check_seeds, num_seeds
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.options import (
+    FIXED,
+    TOLD,
+    Repeated,
+    Segmented,
+    memory_limit_option,
+    option,
+    seeds_option,
+    tool,
+)
+from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
+from purerl.scale.devices import default_lanes, make_workers
+from purerl.search.fitness import check_fitness
+from purerl.space.points import (
+    Environments,
+    Task,
+    read_environments,
+    resolve_point,
+)
 from purerl.storage import folders
 from purerl.storage.files import locked
+from purerl.sweeps.groups import (
+    canonical,
+    check_pieces,
+    check_setting,
+    group_of_pieces,
+    group_points,
+)
+from purerl.train import Bound, Plan, bind
+from purerl.types import Array, Overrides
+
+# What to fold into a seed's key; `purerl.meta.training` has 0 to 2, and 4.
+_HELD_OUT = 3
+POINTS = 100  # The number of points of a stored curve.
+MEASURES = ("training_curve", "final_return")
+
+
+def _as_measures(name: str, measures: Sequence[str] | None) -> tuple[str, ...]:
+    names = (measures,) if isinstance(measures, str) else tuple(measures or ())
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"{name} must name each kind once and at least one, got {measures!r}; "
+            f"for example {MEASURES}."
+        )
+    return names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared(Segmented):
+    """The options of `purerl.compare` and `purerl.compare_losses`."""
+
+    tool: ClassVar[str] = "compare"
+
+    environments: Environments = option(
+        (),
+        "Environment to train in, with changes of the config after semicolons: "
+        "'Acrobot-v1; total_timesteps=2e5'; may be repeated. The config's own if not "
+        "given.",
+        doc="Environments: names; changes of the config by name, as in "
+        '`{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them '
+        "otherwise; or configs. The config's own where none are given.",
+        flag="environment",
+        kind=Repeated,
+        read=parse_environments,
+    )
+    baseline: str | None = option(
+        None,
+        "Name of the setting that others are compared with; the first if not given.",
+        keep=TOLD,
+    )
+    seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
+    seed: int = option(
+        0,
+        "Seed whose key the held-out seeds' keys come from.",
+        check=as_seed,
+        keep=FIXED,
+    )
+    measures: Sequence[str] = option(
+        MEASURES,
+        f"Scores to compare by, of {', '.join(WORDS)} and own metrics; the first is "
+        "the area under the training curve by its length.",
+        kind=tuple[str, ...],
+        check=_as_measures,
+        keep=FIXED,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    devices: Any = option(
+        None,
+        doc="Local devices to use; all of the default backend where not given.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,35 +204,13 @@ def compare(asked: CompareOptions) -> Comparison:
     kill goes on, and one with another setting or environment trains only that.
 
     Raises:
-        ConfigError: a setting, environment or option that cannot be, before anything
-            is trained.
+        ConfigError: a setting, environment or option that cannot be, or a folder of
+            something else, before anything is trained.
         KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
     """
-    folder = asked.folder
     hosts.require_one("a comparison", "Call it in a program of its own.")
     require_listing(num_seeds(asked.seeds), asked.config.total_timesteps)
-    check_seeds(asked.seeds)
-    entries, tasks = _read(asked)
-    workers = make_workers(asked.devices)
-    limit = worker_limit(asked.memory_limit, workers)
-    # Schedules that change at other updates are parts of one program.
-    compiler = BlockCompiler(workers, limit, current_cache())
-    check_out(folder)
-    if folder is not None:
-        folders.make(folder, (TRAINED,))
-    with locked(folder):
-        known, parts = make_parts(entries, tasks, asked, folder, say)
-        group, about = Group(choose(asked.trackers, folder)), about_of(entries, tasks)
-        group.begin(tracked(about, folder), say, len(entries) * len(tasks))
-        with group:
-            tell(group, about, known)
-            told = partial(tell, group, about)
-            known |= train(parts, asked, compiler, told, lambda: group.stop)
-            result = Comparison.of(entries, tasks, asked, known)
-            if folder is not None:
-                result.save(folder)
-            group.close("finished", tracked_files(folder))
-    return result
+    return _Loop(asked).run()
 
 
 @tool(LossOptions)
@@ -146,34 +228,427 @@ def compare_losses(asked: LossOptions) -> Comparison:
     return compare(asked.config, settings, **asked.of(Compared))
 
 
+def about_of(
+    settings: Sequence[Setting], tasks: Sequence[Task], asked: CompareOptions
+) -> dict[str, Any]:
+    """Return what a comparison says of itself, as plain values.
+
+    The compared losses and rules are left out of the environments' configs: they may
+    be networks.
+    """
+    changed = {x for s in settings for p in s.pieces for x in p.values}
+    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
+    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
+    return {
+        "settings": {setting.name: described(setting) for setting in settings},
+        "environments": {
+            name: {x: value for x, value in config.items() if x not in losses}
+            for name, config in configs.items()
+        },
+        "options": asked.kept() | {"baseline": asked.baseline or settings[0].name},
+        "seeds": list(check_seeds(asked.seeds)),
+    }
+
+
+def open_folder(
+    folder: Path,
+    asked: CompareOptions,
+    about: dict[str, Any],
+    ids: dict[str, dict[str, str]],
+) -> dict[str, Any]:
+    """Start a comparison's folder, or go on with it; return its manifest.
+
+    Args:
+        folder: The folder.
+        asked: The options of the comparison.
+        about: What it says of itself.
+        ids: Names of the files of scores, by environment and setting.
+
+    Raises:
+        ConfigError: it holds something else, or was trained with other options.
+    """
+    spec = {
+        "kind": results.KIND,
+        "format": results.FORMAT,
+        "config": serialise.to_dict(asked.config),
+        **about,
+        "lanes": asked.lanes,
+        "segment_updates": asked.segment_updates,
+        results.TRAINED: ids,
+    }
+    told = ("settings", "environments", results.TRAINED)
+
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        parts = {"config": folders.FIELD, "options": folders.FIELD}
+        baseline = {"baseline": new["options"]["baseline"]}
+        stored = {**stored, "options": stored["options"] | baseline}
+        return folders.differences(stored, new, parts, free=told)
+
+    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **stored,
+            **{name: new[name] for name in (*results.ABOUT, results.TRAINED)},
+        }
+
+    return folders.open_folder(
+        folder, spec, results.TRAINED, compare=compare, merge=merge
+    )
+
+
+class Entry(NamedTuple):
+    """A setting in an environment, checked.
+
+    Attributes:
+        environment: The environment's name.
+        setting: The setting's name.
+        start: The config that the pieces change.
+        pieces: The pieces: what the setting changes.
+        trained: The config that trains in the first piece, with no `auto` in it.
+    """
+
+    environment: str
+    setting: str
+    start: TrainConfig
+    pieces: tuple[Piece, ...]
+    trained: TrainConfig
+
+    @property
+    def id(self) -> str:
+        """A hash of what is trained, which names the file of its scores."""
+        later = [[piece.first, canonical(piece.values)] for piece in self.pieces[1:]]
+        about = [self.environment, serialise.to_dict(self.trained), later]
+        text = json.dumps(about, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def enter(setting: Setting, task: Task) -> Entry:
+    """Return a setting in an environment, checked.
+
+    Raises:
+        ConfigError: anything about it that cannot be trained.
+    """
+    try:
+        start, pieces = setting.within(task)
+        points = [piece.values for piece in pieces]
+        group = group_of_pieces(start, points, pieces[-1].first)
+        check_pieces(group.bound, points)
+        trained = group.bound.at(resolve_point(start, points[0])[1])
+    except ConfigError as error:
+        raise ConfigError(f"settings: {setting.name}: {error}") from None
+    return Entry(task.name, setting.name, start, pieces, trained)
+
+
+def check_effect(entry: Entry) -> None:
+    """Refuse a setting that trains exactly as the config that it changes.
+
+    Raises:
+        ConfigError: nothing reads what it changes.
+    """
+    config, numbers = resolve_point(entry.start, entry.pieces[0].values)
+    if len(entry.pieces) > 1 or config is not entry.start:
+        return  # Pieces have a check of their own, and structure is another program.
+    try:
+        check_setting(bind(config), numbers)
+    except ConfigError as error:
+        raise ConfigError(f"settings: {entry.setting}: {error}") from None
+
+
+class Part(NamedTuple):
+    """Settings that one program trains in one environment.
+
+    Attributes:
+        entries: The settings, P of them.
+        bound: Config, environment and plan of all of them.
+        starts: Updates at which the settings' pieces begin, ascending from 0.
+        overrides: Values by which the settings differ, for every piece, leaves
+            `[P, ...]`, on the host.
+        length: The number of updates of a compiled call, K.
+    """
+
+    entries: tuple[Entry, ...]
+    bound: Bound
+    starts: tuple[int, ...]
+    overrides: tuple[Overrides, ...]
+    length: int
+
+    @property
+    def steps_each(self) -> int:
+        """Environment steps of one agent."""
+        return self.bound.plan.num_updates * self.bound.plan.steps_per_update
+
+
+def make_parts(
+    entries: Sequence[Entry], segment_updates: int | None = None
+) -> list[Part]:
+    """Return the entries of one environment in as few programs as there are.
+
+    What sets the same numbers, with losses of the same structure, shares a program.
+
+    Raises:
+        ConfigError: a piece that would not begin with a compiled call.
+    """
+    alike: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        # Configs of one class and environment differ in what is `auto` alone.
+        automatic = tuple(n for n, value in vars(entry.start).items() if is_auto(value))
+        starts = tuple(piece.first for piece in entry.pieces)
+        kind = name_of(entry.start), automatic, starts
+        alike.setdefault(kind, []).append(entry)
+    parts = []
+    for (_, _, starts), several in alike.items():
+        of_pieces = zip(*(entry.pieces for entry in several), strict=True)
+        values = [[piece.values for piece in pieces] for pieces in of_pieces]
+        by_piece = [group_points(several[0].start, points) for points in values]
+        for groups in zip(*by_piece, strict=True):
+            bound, updates = groups[0].bound, groups[0].bound.plan.num_updates
+            members = tuple(several[point] for point in groups[0].points)
+            length = length_of_pieces(starts, segment_updates) or updates
+            overrides = tuple(group.overrides for group in groups)
+            parts.append(Part(members, bound, starts, overrides, min(length, updates)))
+    return sorted(parts, key=lambda part: entries.index(part.entries[0]))
+
+
 def planned(asked: CompareOptions) -> list[Part]:
     """Return what `compare` would train without a folder, a part per program.
 
     Raises:
         ConfigError: see `compare`.
     """
-    return make_parts(*_read(asked), asked)[1]
+    settings, tasks = _read(asked)
+    entries = _enter_all(asked, settings, tasks)
+    return _missing(asked, entries, tasks)
 
 
 def _read(asked: CompareOptions) -> tuple[list[Setting], list[Task]]:
     """The settings and the environments of a comparison, checked."""
-    entries = read_settings(asked.settings)
-    tasks = read_environments(asked.config, asked.environments)
-    names = [entry.name for entry in entries]
+    settings = read_settings(asked.settings)
+    names = [setting.name for setting in settings]
     if asked.baseline is not None and asked.baseline not in names:
         raise ConfigError(
             f"baseline must be one of the settings ({', '.join(names)}), got "
             f"{asked.baseline!r}."
         )
-    return entries, tasks
+    return settings, read_environments(asked.config, asked.environments)
 
 
-def check_out(folder: Path | None) -> None:
-    """Refuse a folder that holds neither a comparison nor an evolution.
+def _enter_all(
+    asked: CompareOptions, settings: Sequence[Setting], tasks: Sequence[Task]
+) -> list[Entry]:
+    """Every setting in every environment, without evaluations nobody asked for."""
+    evaluations = 1 if "evaluation" in asked.measures else 0
+    entries = []
+    for task in tasks:
+        config = task.config.replace(num_evaluations=evaluations)
+        entries += [enter(s, task._replace(config=config)) for s in settings]
+    return entries
 
-    Raises:
-        ConfigError: saying what it holds.
-    """
-    if folders.is_begun(folder):
-        assert folder is not None
-        folders.check_out(folder, folders.COMPARISON, "evolution")
+
+def _missing(
+    asked: CompareOptions, entries: Sequence[Entry], tasks: Sequence[Task]
+) -> list[Part]:
+    """The programs that train some entries, all of which are checked."""
+    for entry in entries:
+        check_effect(entry)
+        own = entry.trained.metrics
+        for measure in asked.measures:
+            if not hooks.reports(measure, own):
+                known = (*WORDS, *map(hooks.name_of, own))
+                check_fitness(measure, known, "measures")
+    parts = []
+    for task in tasks:
+        inside = [entry for entry in entries if entry.environment == task.name]
+        parts += make_parts(inside, asked.segment_updates)
+    return parts
+
+
+def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
+    """Return keys `[S]`; the key of a number does not depend on the other numbers."""
+    base = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
+    return jax.vmap(lambda n: jax.random.fold_in(base, n))(np.asarray(seeds, np.uint32))
+
+
+class _Recorder:
+    """Measures and curves of runs, growing segment by segment."""
+
+    def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
+        updates = plan.num_updates
+        self.edges = edges_of(plan)
+        self.totals = [
+            (Accumulator if kind in WORDS else MetricMean)(kind, num_runs, updates)
+            for kind in measures
+        ]
+        self.values = np.zeros((num_runs, updates))
+
+    def add(self, segment: Segment) -> float:
+        """Take a segment; the mean over runs of the curve's last value."""
+        means = [total.add(segment) for total in self.totals]
+        values, late = self.totals[0].added
+        self.values[:, segment.first : segment.end] = values
+        self.values[:, : segment.first] += late[:, None]
+        return means[0]
+
+    def result(self) -> np.ndarray:
+        """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
+        sums = np.add.reduceat(self.values, self.edges[:-1], axis=1)
+        measures = [total.result() for total in self.totals]
+        both = [np.stack(measures, 1), sums / np.diff(self.edges)]
+        return np.concatenate(both, 1, dtype=np.float32)
+
+
+def edges_of(plan: Plan) -> np.ndarray:
+    """Return numbers of updates `[T + 1]` between which the pieces of a curve lie."""
+    pieces = min(POINTS, plan.num_updates)
+    return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
+
+
+class _Loop:
+    """One call of `compare`: the pieces that its phases share."""
+
+    def __init__(self, asked: CompareOptions) -> None:
+        self.asked, self.folder = asked, asked.folder
+        self.seeds = check_seeds(asked.seeds)
+        self.keys = held_out_keys(asked.seed, self.seeds)
+        self.settings, self.tasks = _read(asked)
+        self.workers = make_workers(asked.devices)
+        limit = worker_limit(asked.memory_limit, self.workers)
+        # Schedules that change at other updates are parts of one program.
+        self.compiler = BlockCompiler(self.workers, limit, current_cache())
+        self.entries = _enter_all(asked, self.settings, self.tasks)
+        self.about = about_of(self.settings, self.tasks, asked)
+        self.group = Group(choose(asked.trackers, self.folder))
+        self.found: dict[tuple[str, str], Trained] = {}
+        self.done_steps, self.lock = 0, threading.Lock()
+
+    def run(self) -> Comparison:
+        """Train what is missing, tell trackers, and compare."""
+        folder = self.folder
+        with locked(folder), folders.undone_if_empty(folder):
+            missing = self._open()
+            parts = _missing(self.asked, missing, self.tasks)
+            tracked = results.tracked(self.about, folder)
+            self.group.begin(tracked, say, len(self.entries))
+            with self.group:
+                results.tell(self.group, self.about, self.found)
+                self._train(parts)
+                result = Comparison(self.about, self.found, folder)
+                if folder is not None:
+                    result.save()
+                self.group.close("finished", results.tracked_files(folder))
+        return result
+
+    def _open(self) -> list[Entry]:
+        """Begin the folder, or take the scores in it; the entries that it lacks."""
+        if self.folder is None:
+            return self.entries
+        ids: dict[str, dict[str, str]] = {task.name: {} for task in self.tasks}
+        for entry in self.entries:
+            ids[entry.environment][entry.setting] = entry.id
+        stored = open_folder(self.folder, self.asked, self.about, ids)
+        if note := folders.differences_of_versions(stored):
+            say(note)
+        missing = []
+        for entry in self.entries:
+            trained = results.load_scores(self.folder, entry.id)
+            if trained is None:
+                missing.append(entry)
+            else:
+                self.found[entry.environment, entry.setting] = trained
+        return missing
+
+    def _train(self, parts: Sequence[Part]) -> None:
+        """Train some programs one after the other.
+
+        Raises:
+            KeyboardInterrupt: somebody asked to stop; finished settings are kept.
+        """
+        runs = [len(part.entries) * len(self.seeds) for part in parts]
+        total = sum(n * part.steps_each for n, part in zip(runs, parts, strict=True))
+        reporter = Reporter(max(1, total), enabled=self.asked.progress)
+        if not parts:
+            reporter.info("everything had been trained before")
+            return
+        reporter.info(
+            f"{with_noun(len(self.settings), 'setting')}, "
+            f"{with_noun(len(self.seeds), 'held-out seed')}: "
+            f"{with_noun(len(parts), 'program')}, {format_count(total)} steps"
+        )
+        began = time.perf_counter()
+        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+            for part in parts:
+                if not self._train_part(part, reporter, interrupt):
+                    reporter.notify(
+                        "stopped; with out=, settings that had finished are kept, and "
+                        "the same call trains the others"
+                    )
+                    raise KeyboardInterrupt
+        seconds = time.perf_counter() - began
+        speed = format_count(self.done_steps / seconds)
+        reporter.info(f"trained in {seconds:.1f} s ({speed} steps/s)")
+
+    def _train_part(self, part: Part, reporter: Reporter, interrupt: Interrupt) -> bool:
+        """Train settings with every key; return whether all of them were."""
+        asked, num_seeds = self.asked, len(self.seeds)
+        plan, measures = part.bound.plan, asked.measures
+        program = self.compiler.compile(
+            part.bound,
+            crossed(self.keys, part.overrides[0], np.arange(num_seeds)),
+            # By the seeds alone: bits must not depend on which settings there are.
+            asked.lanes or default_lanes(num_seeds, self.workers),
+            part.length,
+            is_fixed=asked.lanes is not None,
+        )
+        # The results of all runs, the keys of a setting fastest.
+        shape = (len(part.entries), num_seeds)
+        numbers = len(measures) + len(edges_of(plan)) - 1
+        values = np.zeros((*shape, numbers), np.float32)
+        is_trained = np.zeros(shape, bool)
+        host_keys = jax.device_put(self.keys, jax.local_devices()[0])
+
+        def job(rows: np.ndarray) -> Job:
+            """Runs that begin with their first piece, and change with the others."""
+
+            def members(piece: int) -> Members:
+                return crossed(host_keys, part.overrides[piece], rows)
+
+            def overrides(piece: int) -> Overrides:
+                return members(piece).overrides
+
+            changes = [
+                (start, partial(overrides, n))
+                for n, start in enumerate(part.starts)
+                if n > 0
+            ]
+            return Job(program, partial(members, 0), rows, changes)
+
+        def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
+            found, places = recorded.result(), np.divmod(job.key, num_seeds)
+            with self.lock:  # Blocks of one setting may end at once.
+                values[places], is_trained[places] = found, True
+                self.done_steps += cohort.size * program.steps_each
+                reporter.update(self.done_steps, mean_of_known(found[:, 0]))
+                for member in np.unique(places[0]).tolist():
+                    if is_trained[member].all():
+                        self._keep(part.entries[member], values[member], plan)
+
+        stream(
+            list(map(job, rows_of(is_trained.size, program.lanes))),
+            self.workers,
+            lambda job: _Recorder(measures, len(job.key), plan),
+            keep,
+            lambda: interrupt.asked,
+        )
+        return bool(is_trained.all())
+
+    def _keep(self, entry: Entry, values: np.ndarray, plan: Plan) -> None:
+        """Keep the scores of a setting, `[S, M + T]`, and tell trackers."""
+        measures = self.asked.measures
+        trained = Trained(
+            {name: values[:, i] for i, name in enumerate(measures)},
+            values[:, len(measures) :],
+            edges_of(plan)[1:] * plan.steps_per_update,
+        )
+        place = entry.environment, entry.setting
+        if self.folder is not None:
+            results.save_scores(self.folder, entry.id, trained)
+        self.found[place] = trained
+        results.tell(self.group, self.about, {place: trained})

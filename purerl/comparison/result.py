@@ -1,10 +1,10 @@
-"""The result of a comparison: scores with labels, statistics, one table, files.
+"""The result of a comparison: scores with labels, statistics, one table, a folder.
 
-comparison.json   what was compared, scores, and the rows of the table
-comparison.csv    these rows
-comparison.npz    learning curves
-comparison.png    a picture of them
+config.yaml       the config that the settings change, for people
+manifest.json     settings, environments, seeds, measures, versions, device
 trained/          scores of every setting in every environment, as they were finished
+comparison.csv    the table
+comparison.png    a picture of the learning curves
 """
 
 import csv
@@ -12,47 +12,77 @@ import io
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
 from purerl.atomic import write_atomic
-from purerl.comparison.settings import Setting, Task, described
-from purerl.comparison.training import Compared, Trained
-from purerl.config import ConfigError, part_kind, shown
-from purerl.execution.format import this_command, with_noun
+from purerl.config import ConfigError, shown
+from purerl.execution.format import say, with_noun
+from purerl.report import comparison as tables
 from purerl.report import plots, statistics
-from purerl.report.comparison import (
-    ALL,
-    ERRORS,
-    Row,
-    cells,
-    headings,
-    make_table,
-    short,
-)
+from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
-from purerl.report.statistics import heading_of
-from purerl.report.statistics.missing import (
-    as_numbers,
-    check_choice,
-    lowest_of,
-    worst_of,
-)
-from purerl.runner.arguments import check_seeds, stored_folder
+from purerl.report.statistics import heading_of, missing
+from purerl.runner.arguments import stored_folder
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.storage import checkpoint, folders
-from purerl.storage.files import DAMAGE, load_arrays, read_json, save_arrays, write_json
+from purerl.storage import folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 
 if TYPE_CHECKING:
     import xarray as xr
     from rich.table import Table
 
+KIND, FORMAT = folders.COMPARISON, 4
+TRAINED = "trained"  # The folder of scores, a file per setting and environment.
+FILES = ("comparison.csv", "comparison.png")
+# What a comparison says of itself; all but the seeds may be others in the next call.
+ABOUT = ("settings", "environments", "options", "seeds")
 # One for all environments, one for each in their order, or by their names.
 Numbers = float | Sequence[float] | Mapping[str, float]
+
+
+class Trained(NamedTuple):
+    """The scores of training with one setting in one environment.
+
+    Attributes:
+        measures: Values by name of the measure, `[S]` float32, NaN where a run met a
+            number that was not finite.
+        curve: The mean return of the episodes that ended in each piece of the run,
+            `[S, T]`; the last one before where none did, and at first the first one.
+        steps: Environment steps at the end of the pieces, `[T]`.
+    """
+
+    measures: dict[str, np.ndarray]
+    curve: np.ndarray
+    steps: np.ndarray
+
+
+# By environment and setting.
+Known = Mapping[tuple[str, str], Trained]
+
+
+def save_scores(folder: Path, id: str, trained: Trained) -> None:
+    """Write the scores of a setting, atomically."""
+    measures = {f"measure_{name}": x for name, x in trained.measures.items()}
+    arrays = {"curve": trained.curve, "steps": trained.steps, **measures}
+    save_arrays(folder / TRAINED / f"{id}.npz", {**arrays, "id": np.array(id)})
+
+
+def load_scores(folder: Path, id: str) -> Trained | None:
+    """Return what `save_scores` wrote; None where there is nothing, or it is damaged.
+
+    Its name is in it too: a file may be exchanged with another.
+    """
+    try:
+        stored = load_arrays(folder / TRAINED / f"{id}.npz")
+        curve, steps, own = (stored.pop(name) for name in ("curve", "steps", "id"))
+    except DAMAGE:
+        return None
+    measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
+    return Trained(measures, curve, steps) if str(own) == id else None
 
 
 def read_numbers(
@@ -64,72 +94,28 @@ def read_numbers(
         ConfigError: an environment has none, or there is one too many.
     """
     given = numbers
-    if isinstance(given, Mapping) and set(given) == set(environments):
-        given = [given[name] for name in environments]
-    is_mapping = isinstance(given, Mapping)
-    found = np.array(np.nan) if is_mapping else as_numbers(field, given)
+    if isinstance(given, Mapping):
+        # Another set of names has another number of them, or a NaN.
+        known = [given.get(name, np.nan) for name in environments]
+        given = known if len(given) == len(known) else np.nan
+    found = missing.as_numbers(field, given)
     if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
-        example = ", ".join(f"{name!r}: 0.0" for name in environments)
         raise ConfigError(
-            f"{field} must be a finite number, or one for each environment, got "
-            f"{shown(numbers)}; give for example {{{example}}}."
+            f"{field} must be a finite number, or one for each environment, in their "
+            f"order or by name, got {shown(numbers)}."
         )
     return np.broadcast_to(found, len(environments))
-
-
-KIND, FILE, FORMAT = folders.COMPARISON, folders.COMPARISON_FILE, 3
-REPEAT = "Repeat the call that wrote it: nothing is trained again."
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """Read the files of a comparison; `curves` are arrays by environment.
-
-    Raises:
-        ConfigError: there is no comparison, it is damaged, or of another version.
-    """
-    path = folder / FILE
-    if not path.exists() and folders.kind_of(folder) == KIND:
-        raise ConfigError(f"there is no {path}. {REPEAT}")
-    if not path.exists():
-        raise ConfigError(folders.not_wanted(folder, folders.kind_of(folder), KIND))
-    try:
-        values = read_json(path, REPEAT)
-        if (values["kind"], values["format"]) != (KIND, FORMAT):
-            raise ValueError(f"it is {values['kind']}, format {values['format']}")
-        stored = load_arrays(path.with_suffix(".npz"))
-        if values["curves_sha256"] != checkpoint.digest(stored).hex():
-            raise ValueError("its curves were written by a call that did not end")
-        names = enumerate(values["environments"])
-        return {**values, "curves": {e: stored[f"curve{i}"] for i, e in names}}
-    except ConfigError:
-        raise
-    except DAMAGE as error:
-        raise ConfigError(
-            f"cannot read the comparison of {path} and {path.with_suffix('.npz').name} "
-            f"({error}). {REPEAT}"
-        ) from None
-
-
-def plain(values: np.ndarray) -> Any:
-    """Return nested lists, None where there is no number."""
-    if values.ndim:
-        return [plain(part) for part in values]
-    is_missing = values.dtype.kind == "f" and not np.isfinite(values)
-    return None if is_missing else values.item()
 
 
 class Comparison(Shown):
     """The outcome of `purerl.compare`.
 
     Args:
-        about: Descriptions of N `settings` and E `environments`, by name, as plain
-            values.
-        baseline: The name of the setting that others are compared with.
-        seeds: Numbers of the held-out seeds, S of them.
-        seed: The number from whose key the held-out seeds' keys come.
-        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
-        curves: Mean returns in each piece of the run by environment, `[N, S, T]`.
-        steps: Environment steps at the end of each piece by environment, `[N, T]`.
+        about: Descriptions of N `settings` and E `environments`, by name, `options`
+            and `seeds`, as plain values.
+        found: Scores by environment and setting.
+        out: The folder, if any.
+        finished: Whether every setting that was asked for has been trained.
 
     Attributes:
         settings: Names of the settings, N of them.
@@ -138,59 +124,61 @@ class Comparison(Shown):
         measures: Kinds of `purerl.meta.fitness`.
         seeds: Numbers of the held-out seeds, S of them.
         seed: The number from whose key the held-out seeds' keys come.
-        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
-        curves: Mean returns in each piece of the run by environment, `[N, S, T]`; NaN
-            after the last piece of a setting that has fewer than others.
-        steps: Environment steps at the end of each piece by environment, `[N, T]`; NaN
-            after the last piece of a setting that has fewer than others.
         about: Descriptions of the settings and environments, as plain values.
+        found: Scores by environment and setting.
+        out: The folder, if any.
+        finished: Whether every setting that was asked for has been trained.
     """
 
     def __init__(
         self,
-        about: Mapping[str, Mapping[str, Any]],
-        baseline: str,
-        seeds: Sequence[int],
-        seed: int,
-        scores: Mapping[str, np.ndarray],
-        curves: Mapping[str, np.ndarray],
-        steps: Mapping[str, np.ndarray],
+        about: Mapping[str, Any],
+        found: Known,
+        out: Path | None = None,
+        finished: bool = True,
     ) -> None:
-        self.about, self.baseline = dict(about), baseline
+        self.about, self.found, self.out = dict(about), found, out
+        self.finished = finished
         self.settings = tuple(about["settings"])
-        self.environments, self.measures = tuple(about["environments"]), tuple(scores)
-        self.seeds, self.seed = tuple(seeds), seed
-        self.scores, self.curves, self.steps = dict(scores), dict(curves), dict(steps)
+        self.environments = tuple(about["environments"])
+        self.baseline = about["options"]["baseline"]
+        self.seed, self.seeds = about["options"]["seed"], tuple(about["seeds"])
+        self.measures = tuple(about["options"]["measures"])
 
-    @classmethod
-    def of(
-        cls,
-        settings: Sequence[Setting],
-        tasks: Sequence[Task],
-        options: Compared,
-        found: Mapping[tuple[str, str], Trained],
-    ) -> "Comparison":
-        """Make a comparison from the scores of every environment and setting.
-
-        Args:
-            settings: The settings.
-            tasks: Environments with their configs.
-            options: Options with which the settings were trained.
-        """
-        names, environments = [s.name for s in settings], [p.name for p in tasks]
-        scores = {
+    @cached_property
+    def scores(self) -> dict[str, np.ndarray]:
+        """Scores by measure, `[E, N, S]`, NaN where a run failed."""
+        return {
             measure: np.stack(
-                [[found[e, n].measures[measure] for n in names] for e in environments]
+                [
+                    [self.found[e, n].measures[measure] for n in self.settings]
+                    for e in self.environments
+                ]
             )
-            for measure in options.measures
+            for measure in self.measures
         }
-        curves = {e: _padded([found[e, n].curve for n in names]) for e in environments}
-        steps = {e: _padded([found[e, n].steps for n in names]) for e in environments}
-        seeds, seed = check_seeds(options.seeds), options.seed
-        baseline = options.baseline or names[0]
-        kept = {**options.kept(), "baseline": baseline}
-        about = {**about_of(settings, tasks), "options": kept}
-        return cls(about, baseline, seeds, seed, scores, curves, steps)
+
+    @cached_property
+    def curves(self) -> dict[str, np.ndarray]:
+        """Mean returns in each piece of the run by environment, `[N, S, T]`.
+
+        NaN after the last piece of a setting that has fewer than others.
+        """
+        found, names = self.found, self.settings
+        return {
+            e: _padded([found[e, n].curve for n in names]) for e in self.environments
+        }
+
+    @cached_property
+    def steps(self) -> dict[str, np.ndarray]:
+        """Environment steps at the end of each piece by environment, `[N, T]`.
+
+        NaN after the last piece of a setting that has fewer than others.
+        """
+        found, names = self.found, self.settings
+        return {
+            e: _padded([found[e, n].steps for n in names]) for e in self.environments
+        }
 
     @property
     def subject(self) -> str:
@@ -211,7 +199,7 @@ class Comparison(Shown):
         """The lowest return on the way of a run that did not fail, by environment."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
         return [
-            lowest_of(self.curves[e], failed[:, n].any(0))
+            missing.lowest_of(self.curves[e], failed[:, n].any(0))
             for n, e in enumerate(self.environments)
         ]
 
@@ -237,7 +225,7 @@ class Comparison(Shown):
             ConfigError: an unknown measure, an environment without a number, or a
                 number of `high` that is not above that of `low`.
         """
-        check_choice("measure", measure, self.measures)
+        missing.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
         filled = filled_scores(raw, np.asarray(self._lowest, float))
         least = read_numbers("low", low, self.environments)
@@ -265,9 +253,8 @@ class Comparison(Shown):
             if (row.environment, row.measure, row.setting) == wanted:
                 return row
         raise ConfigError(
-            f"there is no row of {environment!r}, {measure!r} and {setting!r}; there "
-            f"are environments {', '.join(self.environments)}, measures "
-            f"{', '.join(self.measures)} and settings {', '.join(self.settings)}."
+            f"there is no row of {environment!r}, {measure!r} and {setting!r}; see "
+            "environments, measures and settings of the comparison."
         )
 
     def table(self) -> "Table":
@@ -275,7 +262,9 @@ class Comparison(Shown):
 
         Bold: the difference is clear of zero, see `Row.is_clear`.
         """
-        return make_table(self.rows, subject=self.subject, baseline=self.baseline)
+        return tables.make_table(
+            self.rows, subject=self.subject, baseline=self.baseline
+        )
 
     def lines(self, metric: str) -> dict[str, list[Line]]:
         """Return a line per setting, by environment; see `Shown`."""
@@ -287,11 +276,11 @@ class Comparison(Shown):
 
     def headings_and_rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the table for people, ends of intervals in brackets."""
-        named, heading = headings(self.rows), heading_of(len(self.seeds))
-        rows = [
-            [row.environment, short(row.measure), *cells(row, heading)[: len(named)]]
-            for row in self.rows
-        ]
+        named, heading = tables.headings(self.rows), heading_of(len(self.seeds))
+        rows = []
+        for row in self.rows:
+            cells = tables.cells(row, heading)[: len(named)]
+            rows.append([row.environment, tables.short(row.measure), *cells])
         return ["environment", "measure", *named], rows
 
     def view(self) -> View:
@@ -331,91 +320,51 @@ class Comparison(Shown):
             {"baseline": self.baseline},
         )
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `comparison.json`, `.csv`, `.png` and the curves as `.npz`.
-
-        Raises:
-            OSError: the folder cannot be written to.
-        """
-        path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        curves = {f"curve{i}": self.curves[e] for i, e in enumerate(self.environments)}
-        values = {
-            "kind": KIND,
-            "format": FORMAT,
-            "command": this_command(),
-            "seeds": list(self.seeds),
-            **self.about,
-            "options": {
-                **self.about.get("options", {}),
-                "baseline": self.baseline,
-                "seed": self.seed,
-            },
-            "scores": {name: plain(x) for name, x in self.scores.items()},
-            "steps": {name: plain(x) for name, x in self.steps.items()},
-            "rows": [
-                {name: plain(np.asarray(x)) for name, x in row._asdict().items()}
-                for row in self.rows
-            ],
-            "curves_sha256": checkpoint.digest(curves).hex(),
-        }
+    def save(self) -> None:
+        """Write the table as CSV and a picture of the curves into the folder."""
+        assert self.out is not None
+        table, picture = (self.out / name for name in FILES)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([Row._fields, *self.rows])
-        plots.save(self.plot(), path.with_suffix(".png"))
-        write_atomic(path.with_suffix(".csv"), text.getvalue())
-        save_arrays(path.with_suffix(".npz"), curves)
-        # Written last: a reader that finds this file finds the others too.
-        write_json(path, values)
-        return path.parent
+        write_atomic(table, text.getvalue())
+        plots.save(self.plot(), picture)
 
 
 def load_comparison(folder: str | Path) -> Comparison:
-    """Read what `purerl.compare` wrote, or `purerl.compare_losses` at any time.
+    """Read what `purerl.compare` wrote, or `purerl.compare_losses`.
 
     Raises:
-        ConfigError: there is no comparison, it is damaged, or of another version.
+        ConfigError: there is no comparison, or its baseline has not been trained.
     """
-    values = read(stored_folder(folder))
-    return Comparison(
-        {name: values[name] for name in ("settings", "environments", "options")},
-        values["options"]["baseline"],
-        values["seeds"],
-        values["options"]["seed"],
-        # None becomes NaN.
-        {n: np.array(x, float).astype(np.float32) for n, x in values["scores"].items()},
-        values["curves"],
-        {n: np.array(x, float) for n, x in values["steps"].items()},
-    )
+    folder = stored_folder(folder)
+    stored = folders.load_kind(folder, KIND, FORMAT)
+    found: dict[tuple[str, str], Trained] = {}
+    lost: set[str] = set()
+    for environment, ids in stored[TRAINED].items():
+        for setting, id in ids.items():
+            if trained := load_scores(folder, id):
+                found[environment, setting] = trained
+                continue
+            lost.add(setting)
+            say(
+                f"{folder / TRAINED / id}.npz is missing or damaged, so {setting} is "
+                "left out; repeat the call that wrote it: only that is trained."
+            )
+    if stored["options"]["baseline"] in lost:
+        raise ConfigError(f"the comparison in {folder} has no scores of its baseline.")
+    about = {name: stored[name] for name in ABOUT}
+    about["settings"] = {n: x for n, x in about["settings"].items() if n not in lost}
+    return Comparison(about, found, folder, finished=not lost)
 
 
 def find_comparison(folder: Path) -> Comparison | None:
-    """Return the comparison in an evolution's folder or its `transfer`; None if none.
+    """Return the comparison in `transfer` in an evolution's folder; None if none.
 
     Raises:
         ConfigError: it is damaged.
     """
-    for path in (folder / "transfer", folder):
-        if folders.holds_comparison(path):
-            return load_comparison(path)
-    return None
-
-
-def about_of(settings: Sequence[Setting], tasks: Sequence[Task]) -> dict[str, Any]:
-    """Return descriptions of `settings` and `environments`, by name, as plain values.
-
-    The compared losses and rules are left out of the environments' configs: they may
-    be networks.
-    """
-    changed = {x for s in settings for p in s.pieces for x in p.values}
-    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
-    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
-    return {
-        "settings": {setting.name: described(setting) for setting in settings},
-        "environments": {
-            name: {x: value for x, value in config.items() if x not in losses}
-            for name, config in configs.items()
-        },
-    }
+    path = folder / "transfer"
+    return load_comparison(path) if folders.is_begun(path) else None
 
 
 # What trackers are told: a nested run per environment and setting, when it ends.
@@ -427,15 +376,8 @@ def tracked(about: Mapping[str, Any], folder: Path | None) -> TrackedRun:
     return TrackedRun(name, config, {}, folder, is_sweep=True, kind=KIND)
 
 
-def tell(
-    group: Group, about: Mapping[str, Any], found: Mapping[tuple[str, str], Trained]
-) -> None:
-    """Tell trackers of settings that have been trained in an environment.
-
-    Args:
-        group: The trackers.
-        about: The descriptions of the comparison.
-    """
+def tell(group: Group, about: Mapping[str, Any], found: Known) -> None:
+    """Tell trackers of settings that have been trained in an environment."""
     environments, settings = about["environments"], about["settings"]
     pairs = [(environment, name) for environment in environments for name in settings]
 
@@ -459,13 +401,13 @@ def tell(
         return Ended(pairs.index(pair), member, rows)
 
     numbers = [pairs.index(pair) for pair in found]
-    group.add(numbers, lambda: [ended(pair, found[pair]) for pair in found])
+    told = dict(found)
+    group.add(numbers, lambda: [ended(pair, scores) for pair, scores in told.items()])
 
 
 def tracked_files(folder: Path | None) -> Files:
     """Return what makes the files of a comparison that trackers keep."""
-    names = ("comparison.json", "comparison.csv", "comparison.png")
-    return files_of(folder, comparison=names)
+    return files_of(folder, comparison=(folders.MANIFEST, *FILES))
 
 
 def told_of_comparison(folder: Path) -> Told:
@@ -475,21 +417,12 @@ def told_of_comparison(folder: Path) -> Told:
         ConfigError: the comparison has not ended.
     """
     result = load_comparison(folder)
-    found = {}
-    for e, environment in enumerate(result.environments):
-        for n, name in enumerate(result.settings):
-            steps = result.steps[environment][n]
-            # Shorter curves are filled up to the longest one.
-            is_known = np.isfinite(steps)
-            found[environment, name] = Trained(
-                {measure: x[e, n] for measure, x in result.scores.items()},
-                result.curves[environment][n][:, is_known],
-                steps[is_known],
-            )
+    if not result.finished:
+        raise ConfigError(f"the comparison in {folder} has not ended; repeat its call.")
     return Told(
         tracked(result.about, folder),
-        len(found),
-        lambda group: tell(group, result.about, found),
+        len(result.found),
+        lambda group: tell(group, result.about, result.found),
         tracked_files(folder),
         is_finished=True,
     )
@@ -524,21 +457,20 @@ def make_rows(
 
     Args:
         scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
+        environments: Names of the environments, E of them.
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.
         lowest: The lowest return on the way, by environment, see `lowest_of`.
     """
-    rows: list[Row] = []
-    floors = np.asarray(lowest, float)
+    places = [(name, [index]) for index, name in enumerate(environments)]
+    if len(places) > 1:
+        places.append((ALL, list(range(len(places)))))
+    floors, rows = np.asarray(lowest, float), list[Row]()
     for measure, values in scores.items():
-        # [N, S, E]: one group of runs per setting, one task per environment.
-        raw = np.moveaxis(values, 0, -1).astype(float)
-        for index, environment in enumerate(environments):
-            part = raw[..., index : index + 1]
-            floor = floors[index : index + 1]
-            rows += _rows(part, floor, measure, environment, settings, baseline)
-        if len(environments) > 1:
-            rows += _rows(raw, floors, measure, ALL, settings, baseline)
+        for name, where in places:
+            # [N, S, E]: one group of runs per setting, one task per environment.
+            raw = np.moveaxis(values[where], 0, -1).astype(float)
+            rows += _rows(raw, floors[where], measure, name, settings, baseline)
     return tuple(rows)
 
 
@@ -666,4 +598,4 @@ def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
     Returns:
         Scores `[N, S, E]`; all NaN in an environment in which every run failed.
     """
-    return np.where(np.isnan(raw), worst_of(raw, floors), raw)
+    return np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)

@@ -176,7 +176,7 @@ def _same(value: Any, other: Any) -> bool:
 def _same_leaf(value: Any, other: Any) -> bool:
     if value is other:
         return True
-    same = np.shape(value) == np.shape(other) and value == other
+    same: Any = np.shape(value) == np.shape(other) and value == other
     return bool(same.all() if hasattr(same, "all") else same)
 
 

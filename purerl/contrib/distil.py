@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from purerl import schedules
 from purerl.config import ConfigError
 from purerl.contrib.formula import TERMS, FormulaDrift, evaluate
 from purerl.losses.check import check_loss
@@ -118,6 +119,11 @@ def distil(
         raise ConfigError(
             "distil: max_terms must be 1, 2 or 3, samples at least 16, spread greater "
             f"than 0, gain in (0, 1), got {max_terms}, {samples}, {spread}, {gain}."
+        )
+    for name, value in schedules.named(drift).items():
+        raise ConfigError(
+            f"distil: {name} of {type(drift).__name__} is {value!r}, which moves; give "
+            f"its value at a moment: drift.replace({name}=0.5)."
         )
     check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
     searches = []

@@ -422,7 +422,7 @@ def naive_lifetime(
     ) -> tuple[tuple[jax.Array, jax.Array], Lifetime]:
         agent, opponent = policies
         learnt, earned = opponent_learns(agent, opponent, params.payoffs, *numbers)
-        changed, _ = opponent_learns(opponent, agent, mirrored, *numbers)
+        changed = opponent_learns(opponent, agent, mirrored, *numbers)[0]
         before = Lifetime(earned, jax.nn.sigmoid(agent), jax.nn.sigmoid(opponent))
         return (changed, learnt), before
 

@@ -15,7 +15,7 @@ depend on one another may run at once, and its in-process all-reduce then confus
 pytree is reduced in one piece, and `after` makes one phase wait for another.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -195,20 +195,6 @@ def means(samples: dict[str, Array]) -> dict[str, Array]:
     """
     rows = jnp.stack([x.astype(jnp.float32) for x in samples.values()])
     return dict(zip(samples, rows.mean(axis=1), strict=True))
-
-
-def parameters_finite(state: Any) -> Array:
-    """Return whether all parameters of an agent are finite numbers, bool `[]`.
-
-    Args:
-        state: State of one agent; what it holds under `params` is looked at.
-    """
-    floats = [
-        leaf
-        for leaf in jax.tree.leaves(getattr(state, "params", ()))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()
 
 
 def pmean(tree: PyTree, axis_name: str | None) -> PyTree:

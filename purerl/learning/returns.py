@@ -46,7 +46,7 @@ def gae(
     bootstrap = jnp.where(terminated, 0.0, next_value)
     delta = reward + gamma * bootstrap - value
     carry_on = gamma * gae_lambda * (1.0 - (terminated | truncated))
-    return _recur_backwards(delta, carry_on)
+    return recur_backwards(delta, carry_on)
 
 
 def q_lambda(
@@ -84,54 +84,7 @@ def q_lambda(
     cut = (terminated | truncated).at[-1].set(True)
     decay = jnp.where(cut, 0.0, trace_decay)
     bootstrap = jnp.where(terminated, 0.0, next_value)
-    return _recur_backwards(reward + gamma * (1.0 - decay) * bootstrap, gamma * decay)
-
-
-def retrace(
-    reward: Array,
-    action_value: Array,
-    next_value: Array,
-    ratio: Array,
-    terminated: Array,
-    truncated: Array,
-    *,
-    gamma: Array | float,
-    trace_decay: Array | float,
-) -> Array:
-    """Return the targets of Retrace(lambda) (Munos et al. 2016, equation 4).
-
-        G_t = r_t + gamma * (V(s'_t) + c_{t+1} * (G_{t+1} - Q(s_{t+1}, a_{t+1})))
-        c_t = lambda * min(1, ratio_t)
-
-    The trace ends with an episode, and with the trajectory: there
-    `G_t = r_t + gamma * V(s'_t)`, and `G_t = r_t` where the episode terminated. `s'_t`
-    is the state after step t and before any reset, so a time limit bootstraps.
-
-    Args:
-        reward: `[T, B]` rewards.
-        action_value: `[T, B]` values `Q(s_t, a_t)` of the actions that were taken.
-        next_value: `[T, B]` `V(s'_t)`, the value under the policy that is judged.
-        ratio: `[T, B]`, how much more probable the action is under that policy than
-            under the one that chose it.
-        terminated: `[T, B]` bool, the episode ended in a state of value zero.
-        truncated: `[T, B]` bool, the episode was cut (time limit).
-        trace_decay: Lambda.
-
-    Returns:
-        Targets of `Q(s_t, a_t)`, `[T, B]`.
-    """
-    chex.assert_rank(reward, 2)
-    chex.assert_equal_shape(
-        [reward, action_value, next_value, ratio, terminated, truncated]
-    )
-    is_cut = (terminated | truncated).at[-1].set(True)
-    trace = trace_decay * jnp.minimum(1.0, ratio)
-    # This is the next step's trace; the value that `roll` puts after the last step is
-    # cut off.
-    decay = jnp.where(is_cut, 0.0, jnp.roll(trace, -1, axis=0))
-    later = jnp.roll(action_value, -1, axis=0)
-    bootstrap = jnp.where(terminated, 0.0, next_value)
-    return _recur_backwards(reward + gamma * (bootstrap - decay * later), gamma * decay)
+    return recur_backwards(reward + gamma * (1.0 - decay) * bootstrap, gamma * decay)
 
 
 def rewards_to_go(
@@ -164,7 +117,7 @@ def rewards_to_go(
     chex.assert_equal_shape([reward, next_value, terminated, truncated])
     is_last = (terminated | truncated).at[-1].set(True)
     beyond = jnp.where(is_last & ~terminated, next_value, 0.0)
-    return _recur_backwards(reward + gamma * beyond, gamma * (1.0 - is_last))
+    return recur_backwards(reward + gamma * beyond, gamma * (1.0 - is_last))
 
 
 def n_step(
@@ -235,8 +188,8 @@ def running_returns(
     return jax.lax.scan(forward, start, (reward, done), unroll=unroll)
 
 
-def _recur_backwards(offset: Array, factor: Array) -> Array:
-    """`x_t = offset_t + factor_t * x_{t+1}` with nothing after the last, `[T, ...]`.
+def recur_backwards(offset: Array, factor: Array) -> Array:
+    """Return `x_t = offset_t + factor_t * x_{t+1}`, nothing after the last, `[T, ...]`.
 
     A linear recurrence is associative: an accelerator has log2(T) wide steps instead of
     T narrow ones. A CPU runs the narrow ones as one small loop, which is faster there

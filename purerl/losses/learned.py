@@ -10,13 +10,8 @@ import numpy as np
 from flax import struct
 
 from purerl import schedules
-from purerl.config import (
-    FRACTION,
-    POSITIVE_OR_NONE,
-    ConfigError,
-    dynamic,
-    static,
-)
+from purerl.config import ConfigError, dynamic, static
+from purerl.config.fields import FRACTION, POSITIVE_OR_NONE
 from purerl.learning.small_networks import (
     dense,
     is_random,

@@ -12,35 +12,21 @@ from contextlib import ExitStack
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from purerl.execution.format import (
-    format_count,
-    program,
-    quoted,
-    say,
-    with_noun,
-)
+from purerl import serialise
+from purerl.execution import format as text
 from purerl.execution.memory import require_listing, worker_limit
+from purerl.meta import result as results
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
-from purerl.meta.result import (
-    EvolutionResult,
-    fresh_state,
-    rows_of,
-    tracked,
-    tracked_files,
-    with_generation,
-)
 from purerl.meta.setup import (
     EvolutionSetup,
     EvolveOptions,
     check_whole_runs,
     make_setup,
-    specification,
 )
 from purerl.meta.store import State
 from purerl.meta.training import Stopped, Training, start_key, strategy_keys
@@ -48,7 +34,6 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
-from purerl.runner.rows import RowFile, read_rows
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group, Notify
 from purerl.scale import hosts
@@ -88,9 +73,8 @@ class EvolutionLoop:
         is_first = hosts.index() == 0
         self.folder = self.asked.folder if is_first else None
         self.group = Group(trackers if is_first else ())
-        self.rows = RowFile(self.folder / "metrics") if self.folder else None
 
-    def run(self) -> EvolutionResult:
+    def run(self) -> results.EvolutionResult:
         """Train all generations that are missing, and return the result."""
         with folders.undone_if_empty(self.folder):
             state, generations = self.open()
@@ -106,41 +90,34 @@ class EvolutionLoop:
                     result = self._evolve(state, generations, reporter)
                 is_finished = result.done >= generations
                 status = "finished" if is_finished else "interrupted"
-                self.group.close(status, partial(tracked_files, result, reporter.info))
+                self.group.close(
+                    status, partial(results.tracked_files, result, reporter.info)
+                )
             return result
 
     def _begin_trackers(self, state: State, notify: Notify) -> None:
         """Open trackers, and tell them of the generations that are done.
 
-        Lines of the folder that a killed call had written past its last checkpoint are
-        dropped: they are computed again.
-
         Raises:
             ConfigError: a tracker cannot begin.
         """
-        setup, done, known = self.setup, int(state.done), 0
-        self.group.begin(tracked(setup.config, setup.settings, self.folder), notify)
+        setup = self.setup
+        run = results.tracked(setup.config, setup.settings, self.folder)
+        self.group.begin(run, notify)
         for sentence in self.group.where():
             notify(sentence)
-        if self.rows is not None:
-            self.rows.rewind(done)
-            kept = read_rows(self.rows.path.parent, (store.KIND,))[store.KIND]
-            known = max((row["update"] for row in kept), default=0)
-        for row in rows_of(setup, state):
-            self._tell(row, is_new=row["update"] > known)
+        self._tell(state)
 
-    def _tell(self, row: dict[str, Any], is_new: bool = True) -> None:
-        """Write the row of a generation to the folder, and tell trackers."""
-        seed = self.asked.seed
-        if self.rows is not None and is_new:
-            self.rows.log(store.KIND, seed, row)
-            self.rows.flush()
-        self.group.log(store.KIND, seed, row)
-        self.group.flush()
+    def _tell(self, state: State, first: int = 0) -> None:
+        """Tell trackers the rows of the generations from `first` on."""
+        setup, kind = self.setup, self.asked.fitness
+        for row in results.rows_of(state, kind, setup.steps, setup.names, first):
+            self.group.log(store.KIND, self.asked.seed, row)
+            self.group.flush()
 
     def _evolve(
         self, state: State, generations: int, reporter: Reporter
-    ) -> EvolutionResult:
+    ) -> results.EvolutionResult:
         """The generations that are missing, until somebody asks to stop."""
         first = int(state.done)
         reporter.info(self._banner())
@@ -194,7 +171,7 @@ class EvolutionLoop:
         """Return the state to go on from, equal in every process, and where to stop."""
         rows = int(hosts.broadcast(hosts.run_on_all(self._open_folder)))
         key, environments = start_key(self.key), len(self.setup.bounds)
-        state = fresh_state(self.optimiser, key, rows, environments)
+        state = results.fresh_state(self.optimiser, key, rows, environments)
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
         state = hosts.run_on_all(lambda: _restored(self.folder, state))
@@ -208,21 +185,29 @@ class EvolutionLoop:
         """Rows of the history; takes over what a folder was started with."""
         if self.folder is None:
             return self.asked.generations
-        run = {
+        setup, asked = self.setup, self.asked
+        automatic = [bound.automatic for bound in setup.bounds]
+        spec = {
+            "kind": store.KIND,
+            "format": store.FORMAT,
+            "config": serialise.to_dict(setup.config),
+            "auto": dict(zip(setup.names, automatic, strict=True)),
+            "settings": setup.settings,
+            "steps": setup.steps,
+            "generations": asked.generations,
             "lanes": self.training.lanes,
-            "lanes_asked": self.asked.lanes,
-            "segment_updates": self.asked.segment_updates,
+            "lanes_asked": asked.lanes,
+            "segment_updates": asked.segment_updates,
             "snapshot_every": self.snapshot_every,
+            "evosax": metadata.version("evosax"),
         }
-        spec = specification(self.setup, run)
-        stored = store.open_folder(self.folder, spec, self.asked.snapshot_every)
+        stored = store.open_folder(self.folder, spec, asked.snapshot_every)
         note = folders.differences_of_versions(stored)
-        before, here = stored["evosax"], metadata.version("evosax")
+        before, here = stored["evosax"], spec["evosax"]
         if note is None and before != here:
-            note = f"resumed with other versions, so bits may differ: evosax {before} "
-            note += f"-> {here}"
+            note = f"resumed with evosax {here}, not {before}, so bits may differ"
         if note and self.progress:
-            say(note)
+            text.say(note)
         self.training.lanes = stored["lanes"]
         self.snapshot_every = stored["snapshot_every"]
         return stored["generations"]
@@ -259,13 +244,12 @@ class EvolutionLoop:
         known = np.vstack([state.fitness[:number], scores])
         check_progress(best_of_runs(known, self.setup.per_run), reasons)
         updated = self.optimiser.tell(key_tell, vectors, scores, strategy)
-        state = with_generation(
+        state = results.with_generation(
             state._replace(strategy=updated), vectors, scores, returns
         )
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
-        for row in rows_of(self.setup, state, number):
-            self._tell(row)
+        self._tell(state, number)
         return state
 
     def _save(self, state: State, force: bool) -> None:
@@ -284,7 +268,7 @@ class EvolutionLoop:
             store.save(self.folder, state)
         self.saved_at = done
 
-    def _result(self, state: State, first: int) -> EvolutionResult:
+    def _result(self, state: State, first: int) -> results.EvolutionResult:
         """The result; `first` is the generation that this call began with."""
         setup, done = self.setup, int(state.done)
         agents = -(-done // setup.per_run) * setup.runs
@@ -302,7 +286,7 @@ class EvolutionLoop:
             "generations_run": done - first,
             "compile_seconds": round(self.training.compile_seconds, 2),
         }
-        result = EvolutionResult(
+        result = results.EvolutionResult(
             setup.config,
             setup.settings,
             self.optimiser,
@@ -318,16 +302,14 @@ class EvolutionLoop:
         return result
 
     def _banner(self) -> str:
-        setup, device = self.setup, jax.local_devices()[0]
+        setup, asked = self.setup, self.asked
         return (
             f"{setup.settings['strategy']['name']} over "
-            f"{with_noun(self.optimiser.genome.size, 'number')} of "
-            f"{', '.join(setup.settings['evolve'])}: "
-            f"{with_noun(self.asked.population, 'member')} x "
-            f"{with_noun(self.asked.rollouts, 'rollout')} in {', '.join(setup.names)}, "
-            f"{format_count(setup.runs)} agents and "
-            f"{format_count(setup.steps)} steps a generation, on {device.device_kind} "
-            f"({with_noun(self.training.lanes, 'lane')})"
+            f"{text.with_noun(self.optimiser.genome.size, 'number')} of "
+            f"{', '.join(setup.settings['evolve'])}: {asked.population:,} members x "
+            f"{asked.rollouts:,} rollouts in {', '.join(setup.names)}, "
+            f"{text.format_count(setup.steps)} steps a generation, on "
+            f"{jax.local_devices()[0].device_kind} ({self.training.lanes} lanes)"
         )
 
     def _how_to_go_on(self, done: int) -> str:
@@ -335,7 +317,7 @@ class EvolutionLoop:
             return f"stopped after generation {done:,}; nothing was saved (no out)"
         return (
             f"stopped after generation {done:,}, which is saved. Go on with: "
-            f"{program()} evolve --resume {quoted(self.asked.folder)}"
+            f"{text.program()} evolve --resume {text.quoted(self.asked.folder)}"
         )
 
 
@@ -359,7 +341,7 @@ def _restored(folder: Path | None, state: State) -> State:
 
 
 @tool(EvolveOptions)
-def evolve(asked: EvolveOptions) -> EvolutionResult:
+def evolve(asked: EvolveOptions) -> results.EvolutionResult:
     """Evolve leaves of a config so that what is trained with them is worth most.
 
     All members of a generation train with the same random keys, and the next generation

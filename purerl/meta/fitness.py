@@ -23,26 +23,11 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.curves import (
-    CHECKS,
-    OWN,
-    Segment,
-    bad_numbers,
-    mean_of_known,
-)
-from purerl.search.fitness import (
-    EVALUATION,
-    FINAL_RETURN,
-    MEASURES,
-    NEGATIVE,
-    TRAINING_CURVE,
-    is_own,
-    own_scores,
-    sign_of,
-)
+from purerl.execution import curves
+from purerl.search import fitness as kinds
 from purerl.train import Plan
 
-KINDS = (*MEASURES, *(f"{NEGATIVE}{measure}" for measure in MEASURES))
+KINDS = (*kinds.MEASURES, *(f"{kinds.NEGATIVE}{measure}" for measure in kinds.MEASURES))
 FINAL_SHARE = 0.1
 # A generation may fail as a whole by bad luck, but hardly a few in a row. The first may
 # not: an evolution that begins so has nothing to go back to.
@@ -51,9 +36,9 @@ FAILED_GENERATIONS = 3
 
 def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
     """Return the config as a member trains it: without evaluations nobody looks at."""
-    if is_own(kind):
+    if kinds.is_own(kind):
         return config
-    needs_evaluation = kind.removeprefix(NEGATIVE) == EVALUATION
+    needs_evaluation = kind.removeprefix(kinds.NEGATIVE) == kinds.EVALUATION
     return config.replace(num_evaluations=int(needs_evaluation))
 
 
@@ -70,7 +55,7 @@ class ReturnCurve:
     def __init__(self, num_runs: int) -> None:
         self.last, self._is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
 
-    def extend(self, segment: Segment) -> tuple[np.ndarray, np.ndarray]:
+    def extend(self, segment: curves.Segment) -> tuple[np.ndarray, np.ndarray]:
         """Take a segment of K updates.
 
         Returns:
@@ -99,11 +84,12 @@ class Accumulator:
         failed: Whether a number of the run was not finite, `[N]` bool.
         reasons: The first metric of each run that was not finite, `N` texts; empty for
             a run in which all were.
+        added: What `ReturnCurve.extend` returned for the last segment.
     """
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
-        self.measure, self.num_updates = kind.removeprefix(NEGATIVE), num_updates
-        self.sign = sign_of(kind)
+        self.measure, self.num_updates = kind.removeprefix(kinds.NEGATIVE), num_updates
+        self.sign = kinds.sign_of(kind)
         self.curve = ReturnCurve(num_runs)
         self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
@@ -111,22 +97,22 @@ class Accumulator:
         self.reasons = [""] * num_runs
         self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
 
-    def add(self, segment: Segment) -> float:
+    def add(self, segment: curves.Segment) -> float:
         """Take a segment; at most one slot of evaluations is filled in a run.
 
         Returns:
             The mean over runs of the curve's last value, for a person.
         """
         first = segment.first
-        self._note_failures(bad_numbers(segment.metrics))
-        curve, late = self.curve.extend(segment)
+        self._note_failures(curves.bad_numbers(segment.metrics))
+        self.added = curve, late = self.curve.extend(segment)
         self.sum += curve.sum(1) + late * first
         self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)
         self.tail += late * max(0, first - self.first_of_tail)
-        if self.measure == EVALUATION and segment.end == self.num_updates:
+        if self.measure == kinds.EVALUATION and segment.end == self.num_updates:
             returns = segment.evaluation["episode_return"]
             self.evaluated = returns[:, 0].mean(-1, dtype=float)
-        return mean_of_known(self.curve.last)
+        return curves.mean_of_known(self.curve.last)
 
     def _note_failures(self, bad: Mapping[str, np.ndarray]) -> None:
         """Mark the runs of which a number `[N, K]` was not finite, and say which."""
@@ -136,7 +122,7 @@ class Accumulator:
         for name, is_bad in bad.items():
             at = np.where(is_bad.any(1), is_bad.argmax(1), never)
             for lane in np.flatnonzero(at < first):
-                names[lane] = CHECKS.get(name, name)
+                names[lane] = curves.CHECKS.get(name, name)
             first = np.minimum(first, at)
         for lane in np.flatnonzero((first < never) & ~self.failed):
             self.reasons[lane] = names[lane]
@@ -144,9 +130,9 @@ class Accumulator:
 
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
-        if self.measure == TRAINING_CURVE:
+        if self.measure == kinds.TRAINING_CURVE:
             value = self.sum / self.num_updates
-        elif self.measure == FINAL_RETURN:
+        elif self.measure == kinds.FINAL_RETURN:
             value = self.tail / (self.num_updates - self.first_of_tail)
         else:
             value = self.evaluated
@@ -164,10 +150,10 @@ class MetricMean(Accumulator):
     """
 
     def __init__(self, name: str, num_runs: int, num_updates: int) -> None:
-        super().__init__(TRAINING_CURVE, num_runs, num_updates)
-        self.name, self.total = f"{OWN}{name}", np.zeros((2, num_runs))
+        super().__init__(kinds.TRAINING_CURVE, num_runs, num_updates)
+        self.name, self.total = f"{curves.OWN}{name}", np.zeros((2, num_runs))
 
-    def add(self, segment: Segment) -> float:
+    def add(self, segment: curves.Segment) -> float:
         """Take a segment; return the mean of the curve's last value, for a person."""
         values = segment.metrics[self.name].astype(float)
         known = np.isfinite(values)
@@ -192,9 +178,9 @@ class OwnFitness(Accumulator):
 
     def __init__(self, kind: str, num_runs: int, plan: Plan) -> None:
         super().__init__(kind, num_runs, plan.num_updates)
-        self.kind, self.plan, self.segments = kind, plan, list[Segment]()
+        self.kind, self.plan, self.segments = kind, plan, list[curves.Segment]()
 
-    def add(self, segment: Segment) -> float:
+    def add(self, segment: curves.Segment) -> float:
         """Take a segment; return the mean of the curve's last value, for a person."""
         self.segments.append(segment)
         return super().add(segment)
@@ -202,20 +188,20 @@ class OwnFitness(Accumulator):
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
         train = {
-            name.removeprefix(OWN): np.concatenate(
+            name.removeprefix(curves.OWN): np.concatenate(
                 [s.metrics[name] for s in self.segments], 1
             )
             for name in self.segments[0].metrics
-            if name not in CHECKS
+            if name not in curves.CHECKS
         }
-        whole = Segment(0, self.num_updates, train, {})
+        whole = curves.Segment(0, self.num_updates, train, {})
         train["episode_return"], _ = ReturnCurve(len(self.failed)).extend(whole)
         filled = [(s.evaluation, len(s.evaluated(self.plan))) for s in self.segments]
         evaluation = {
             name: np.concatenate([rows[name][:, :count] for rows, count in filled], 1)
             for name in filled[0][0]
         }
-        scores = own_scores(self.kind, train, evaluation)
+        scores = kinds.own_scores(self.kind, train, evaluation)
         return np.where(self.failed, np.nan, scores).astype(np.float32)
 
 
@@ -253,7 +239,7 @@ def member_scores(returns: np.ndarray, anchors: np.ndarray, kind: str) -> np.nda
         `[P]` float32, greater is better; NaN for a member of whom any run failed.
     """
     low, high = anchors[:, :1].astype(float), anchors[:, 1:].astype(float)
-    zero = low * sign_of(kind)
+    zero = low * kinds.sign_of(kind)
     by_environment = returns.mean(-1, dtype=float)
     return ((by_environment - zero) / (high - low)).mean(0).astype(np.float32)
 
@@ -288,12 +274,10 @@ def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
         return
     name = max(reasons, key=lambda name: reasons[name], default="")
     what = f" ({name} was not finite in {reasons[name]} runs)" if name else ""
-    first, last = max(1, len(fitness) - FAILED_GENERATIONS + 1), len(fitness)
-    which = f"generation {last}" if first == last else f"generations {first} to {last}"
     raise ConfigError(
-        f"every member of {which} failed{what}, so there is nothing to learn from. "
-        "Check that the config trains by itself (purerl train), then evolve with a "
-        "smaller sigma or from another start."
+        f"every member of generation {len(fitness)} failed{what}, and of those before, "
+        "so there is nothing to learn from. Check that the config trains by itself "
+        "(purerl train), then evolve with a smaller sigma or from another start."
     )
 
 
@@ -346,10 +330,8 @@ def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
         if abs(mean) <= spread:
             raise ConfigError(
                 f"baselines: the own loss of {name} returned {mean:.3g} on average, "
-                "which is not clear of zero beside the spread of its "
-                f"{len(runs)} runs, {spread:.3g}, and would be no unit; give "
-                "baselines=, for each environment the pair of returns that count 0 and "
-                "1, such as those of a random and of a good policy."
+                f"which is not clear of zero beside its spread, {spread:.3g}, and "
+                "would be no unit; give baselines= for each environment."
             )
     return anchors
 

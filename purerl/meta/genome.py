@@ -34,7 +34,6 @@ from purerl.config import (
     check_apart,
     check_known,
     field_names,
-    part_kind,
 )
 from purerl.envs.base import Environment
 from purerl.types import Array, Overrides, PyTree, Schedule
@@ -142,15 +141,11 @@ def _read_names(env: Environment, evolve: Names, word: str) -> dict[str, str]:
     """Names of fields with their scales."""
     if isinstance(evolve, str):
         evolve = [part.strip() for part in evolve.split(",") if part.strip()]
-    is_names = isinstance(evolve, Sequence | Mapping)
+    is_names = isinstance(evolve, Sequence | Mapping) and len(evolve) > 0
     if not is_names or not all(isinstance(name, str) for name in evolve):
         raise ConfigError(
-            f"{word} must be names of fields of the config, got {evolve!r}."
-        )
-    if not evolve:
-        raise ConfigError(
             f"{word} must name at least one field of the config with float leaves, "
-            "such as 'value_loss' or 'learning_rate'."
+            f"such as 'value_loss' or 'learning_rate', got {evolve!r}."
         )
     if not isinstance(evolve, Mapping):
         if len(set(evolve)) != len(evolve):
@@ -189,12 +184,6 @@ def _value_at(config: TrainConfig, env: Environment, name: str, word: str) -> Py
         known = list(value) if isinstance(value, Mapping) else []
         if dataclasses.is_dataclass(value):
             known = field_names(value)
-        if part == "params" and part not in known and part_kind(first) == "optimiser":
-            raise ConfigError(
-                f"{word}: {name}: {type(value).__name__} has no weights; start from a "
-                f"network: {first}=purerl.optimisers.LearnedOptimiser(), or "
-                f"--{first.replace('_', '-')} 'LearnedOptimiser()'."
-            )
         check_known(part, known, f"{word}: {name}: {type(value).__name__}")
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
@@ -222,16 +211,10 @@ def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[L
             leaves.append(Leaf(name, where, start, chosen))
     if leaves:
         return leaves
-    if not name.endswith("_loss"):
-        raise ConfigError(
-            f"{name} is {value!r}, which has no float leaves; only fields that "
-            "are numbers with a fraction can be moved."
-        )
-    learned = "MLPDrift" if name == "policy_loss" else "MLPValueLoss"
     raise ConfigError(
-        f"{name} is {type(value).__name__}, which has no numbers to move; "
-        f"start from a learned one: {name}=purerl.losses.{learned}.zeros(), or "
-        f"--{name.replace('_', '-')} '{learned}()'."
+        f"{name} is {value!r}, which has no float leaves; only numbers with a fraction "
+        "can be moved. A learned part has some: MLPValueLoss(), MLPDrift(), "
+        "LearnedOptimiser()."
     )
 
 
@@ -253,12 +236,10 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
         )
     is_inside = (start > 0) if scale == "log" else (start > 0) & (start < 1)
     if scale != "linear" and not is_inside.all():
-        needs = "positive start"
-        if scale == "logit":
-            needs = "start between 0 and 1, ends excluded"
+        ends = "above 0" if scale == "log" else "between 0 and 1"
         raise ConfigError(
-            f"{where} starts at {start} and moves on a {scale} scale, which needs a "
-            f"{needs}; set it in the config."
+            f"{where} starts at {start}, and a {scale} scale needs a start {ends}; set "
+            "it in the config."
         )
     return scale
 

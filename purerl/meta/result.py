@@ -1,6 +1,6 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.execution.format import say, with_noun
 from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import State
 from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
@@ -23,7 +22,6 @@ from purerl.report.shown import Shown, View, stated
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
-from purerl.runner.rows import by_member, check_complete, read_rows
 from purerl.runner.trackers import Member, TrackedRun
 from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
@@ -133,13 +131,7 @@ class EvolutionResult(Shown):
         Raises:
             ConfigError: no rule was evolved.
         """
-        rules = self._parts(self.learned, "rule")
-        if not rules:
-            raise ConfigError(
-                f"no rule was evolved ({', '.join(self.solution)} was); what was "
-                "learned is in result.solution and result.learned."
-            )
-        return rules["rule"]
+        return self._only("rule")
 
     @property
     def loss(self) -> Any:
@@ -148,13 +140,16 @@ class EvolutionResult(Shown):
         Raises:
             ConfigError: no loss was evolved, or two were (see `learned`).
         """
-        losses = self.losses(self.learned)
-        if len(losses) != 1:
+        return self._only("loss")
+
+    def _only(self, kind: str) -> Any:
+        parts = self._parts(self.learned, kind)
+        if len(parts) != 1:
             raise ConfigError(
-                f"{len(losses)} losses were evolved ({', '.join(self.solution)}); what "
-                "was learned is in result.solution and result.learned."
+                f"not one {kind} was evolved, but {', '.join(self.solution)}; what was "
+                "learned is in result.solution and result.learned."
             )
-        return next(iter(losses.values()))
+        return next(iter(parts.values()))
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
         """Return the losses of a config that were evolved, by the field's name."""
@@ -312,9 +307,8 @@ def load_evolution(
     if int(state.done) < numbers.get("generations", 0):
         raise ConfigError(
             f"{folder / 'checkpoints'} ends with generation {int(state.done):,}, and "
-            f"{folder / folders.SUMMARY} with {numbers['generations']:,}: a "
-            "checkpoint is missing. Put back a copy of it, or go on with the "
-            "evolution, which computes the rest again."
+            f"{folder / folders.SUMMARY} with {numbers['generations']:,}: put back a "
+            "checkpoint, or go on with the evolution, which computes the rest again."
         )
     if not is_whole:
         config = config.replace(env=serialise.env_name(stored["config"]["env"]))
@@ -408,7 +402,7 @@ def tracked(
 
 
 def rows_of(
-    setup: EvolutionSetup, state: State, first: int = 0
+    state: State, kind: str, steps: int, environments: Sequence[str], first: int = 0
 ) -> list[dict[str, Any]]:
     """Return a row for every generation that is done, after the first `first` of them.
 
@@ -416,11 +410,13 @@ def rows_of(
     members and rollouts. `sigma` is left out where the strategy has none.
 
     Args:
-        setup: The evolution.
         state: The state after the last generation that is done.
+        kind: The kind of fitness.
+        steps: Environment steps of a generation.
+        environments: Names of the environments.
         first: The number of generations that are left out.
     """
-    history = history_of(state, setup.asked.fitness)
+    history = history_of(state, kind)
     names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
     if np.isfinite(history["sigma"]).any():
         names.append("sigma")
@@ -428,11 +424,11 @@ def rows_of(
         {
             "update": number + 1,
             "generation": number + 1,
-            "env_steps": (number + 1) * setup.steps,
+            "env_steps": (number + 1) * steps,
             **{name: history[name][number].item() for name in names},
             **{
                 f"return/{name}": float(history["returns"][number, column])
-                for column, name in enumerate(setup.names)
+                for column, name in enumerate(environments)
             },
         }
         for number in range(first, int(state.done))
@@ -472,14 +468,14 @@ def told_of_evolution(folder: Path) -> Told:
     Raises:
         ConfigError: nothing has been saved.
     """
-    result, metrics = load_evolution(folder), folder / "metrics"
-    seed, rows = int(result.settings["seed"]), read_rows(metrics, (store.KIND,))
-    (lines,) = by_member(rows[store.KIND], (seed,), result.done)
-    check_complete(metrics, [lines], result.done)
+    result, stored = load_evolution(folder), store.load(folder)
+    seed, kind = int(result.settings["seed"]), str(result.settings["fitness"])
+    lines = rows_of(result._state, kind, stored["steps"], list(stored["auto"]))
 
     def tell(group: Group) -> None:
         for row in lines:
             group.log(store.KIND, seed, row)
+            group.flush()
 
     run = tracked(result.config, result.settings, folder)
     files = partial(tracked_files, result, say)

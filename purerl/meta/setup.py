@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,31 +15,16 @@ from purerl.config import (
 )
 from purerl.execution.programs import check_divides
 from purerl.meta import fitness as fitness_of
-from purerl.meta import store
+from purerl.meta import strategy as strategies
 from purerl.meta.genome import Genome, Names
-from purerl.meta.strategy import (
-    COMPARING,
-    PRESETS,
-    TRUNCATED,
-    Optimiser,
-    Strategy,
-    read_strategy,
-)
 from purerl.runner.arguments import as_seed
 from purerl.runner.options import Saved, memory_limit_option, option
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
-from purerl.search.fitness import (
-    NEGATIVE,
-    TRAINING_CURVE,
-    check_own,
-    read_fitness,
-)
-from purerl.storage import folders
+from purerl.search import fitness as kinds
+from purerl.space.points import Environments, read_environments
 from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
-
-Environments = Sequence[str | Mapping[str, Any]]
 
 
 def _as_snapshots(name: str, value: Any) -> Any:
@@ -66,11 +50,11 @@ class EvolveOptions(Saved):
         absent="",
     )
     _: dataclasses.KW_ONLY
-    strategy: str | Mapping[str, Any] | Strategy = option(
+    strategy: str | Mapping[str, Any] | strategies.Strategy = option(
         "open-es",
-        f"Evolution strategy: {', '.join(PRESETS)}, cma-es, sep-cma-es, snes, pgpe, "
-        "simple-ga, or another one of evosax; options follow its name in brackets: "
-        "open-es(sigma=0.05).",
+        f"Evolution strategy: {', '.join(strategies.PRESETS)}, cma-es, sep-cma-es, "
+        "snes, pgpe, simple-ga, or another one of evosax; options follow its name in "
+        "brackets: open-es(sigma=0.05).",
         doc="The strategy: a name with options (`'cma-es(sigma=0.2)'`), a mapping, or "
         "`purerl.OpenES(...)`; see `purerl.Strategy`.",
         kind=str,
@@ -86,29 +70,26 @@ class EvolveOptions(Saved):
         "Number of training runs of each member in each environment.",
         check=required,
     )
-    fitness: Any = option(
-        TRAINING_CURVE,
+    fitness: Any = kinds.fitness_option(
+        kinds.TRAINING_CURVE,
+        fitness_of.KINDS,
         f"Score of a training run, one of {', '.join(fitness_of.KINDS)}; or a function "
         "of your own, package.module:function.",
-        doc=f"The score of a training run, one of {', '.join(fitness_of.KINDS)}; or a "
-        "function of `purerl.search.fitness.AgentCurves` in JAX, or its import path.",
-        kind=str,
-        check=lambda name, kind: read_fitness(kind, fitness_of.KINDS, name),
     )
     environments: Environments = option(
         (),
         "Environments to train in; the config's own if not given.",
-        doc="Names of environments, or changes of the config by name; the config's own "
-        "where not given.",
+        doc="Names of environments, changes of the config by name, or configs; the "
+        "config's own where not given.",
         kind=tuple[str, ...],
     )
     baselines: Any = option(
         None,
-        "Return of each environment that counts as 1; measured if not given.",
+        "Return of each environment that counts as 1; measured with the algorithm's "
+        "own loss if not given.",
         doc="The return that counts 1 (or a pair, the returns that count 0 and 1), by "
-        "environment. Measured where there are several environments and none are "
-        "given: the algorithm's own loss, with as many rollouts but at least eight; "
-        "refused if their mean is not clear of zero.",
+        "environment. Measured with the algorithm's own loss where there are several "
+        "environments and none are given.",
         kind=tuple[float, ...],
         absent=(),
         read=lambda values: values or None,
@@ -167,7 +148,7 @@ class EvolutionSetup(NamedTuple):
 
     asked: EvolveOptions
     config: TrainConfig
-    optimiser: Optimiser
+    optimiser: strategies.Optimiser
     bounds: tuple[Bound, ...]
     names: tuple[str, ...]
     anchors: Any
@@ -208,62 +189,35 @@ def make_setup(asked: EvolveOptions) -> EvolutionSetup:
     config = asked.config
     if asked.population < 2:
         raise ConfigError("population must be at least 2: members are compared.")
-    changes = _changes(asked.environments)
-    bounds = tuple(
-        bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
-        for change in changes
-    )
+    tasks = read_environments(config, asked.environments)
+    inner = (fitness_of.inner_config(task.config, asked.fitness) for task in tasks)
+    bounds, names = tuple(map(bind, inner)), tuple(task.name for task in tasks)
     for bound in bounds:
-        check_own(asked.fitness, bound)
-    names = _names(bounds)
+        kinds.check_own(asked.fitness, bound)
     anchors = fitness_of.read_baselines(asked.baselines, names)
-    strategy = read_strategy(asked.strategy)
-    if len(changes) == 1:
-        config = config.replace(**changes[0])  # What is learned is for this one.
+    strategy = strategies.read_strategy(asked.strategy)
+    if len(tasks) == 1:
+        config = tasks[0].config  # What is learned is for this one.
     truncated = _truncated(strategy, asked, bounds)
     genome = _genome(config, asked, bounds)
-    optimiser = Optimiser(truncated, genome, asked.population)
-    compares = strategy.name in COMPARING or not optimiser.is_distribution
+    optimiser = strategies.Optimiser(truncated, genome, asked.population)
+    compares = strategy.name in strategies.COMPARING or not optimiser.is_distribution
     if asked.truncation is not None and compares:
         raise ConfigError(
             f"truncation must be left out with {strategy.name}, which compares members "
-            "with earlier ones, and so the end of a run with its beginning; take "
-            "persistent-es or noise-reuse-es."
+            "with earlier ones; take persistent-es or noise-reuse-es."
         )
     settings = {name: getattr(asked, name) for name in SETTINGS} | {
         "evolve": genome.scales,
         "strategy": strategy.to_dict(),
         "environments": [
-            {name: serialise.plain(value, name) for name, value in change.items()}
-            for change in changes
+            {name: serialise.plain(value, name) for name, value in task.changes.items()}
+            for task in tasks
             if asked.environments
         ],
         "baselines": None if anchors is None else anchors.tolist(),
     }
     return EvolutionSetup(asked, config, optimiser, bounds, names, anchors, settings)
-
-
-def _changes(environments: Environments) -> list[dict[str, Any]]:
-    """Changes of the config, for each environment."""
-    if isinstance(environments, str | Mapping):
-        environments = [environments]
-    changes = []
-    for entry in environments:
-        if not isinstance(entry, str | Mapping):
-            raise ConfigError(
-                "environments: each is an id, or a mapping of fields of the config "
-                f"that change, such as {{'env': 'Acrobot-v1'}}, got {entry!r}."
-            )
-        changes.append({"env": entry} if isinstance(entry, str) else dict(entry))
-    return changes or [{}]
-
-
-def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
-    """Names of the environments, numbered where two are the same."""
-    names = [serialise.env_name(bound.config.env) for bound in bounds]
-    if len(set(names)) < len(names):
-        names = [f"{name} #{number}" for number, name in enumerate(names)]
-    return tuple(names)
 
 
 def _genome(
@@ -288,8 +242,8 @@ def _genome(
 
 
 def _truncated(
-    strategy: Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
-) -> Strategy:
+    strategy: strategies.Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
+) -> strategies.Strategy:
     """The strategy, told how much of a run a generation trains, where runs are cut.
 
     Raises:
@@ -297,45 +251,32 @@ def _truncated(
     """
     updates = sorted({bound.plan.num_updates for bound in bounds})
     name, cut = strategy.name, asked.truncation
-    if cut is None and name in TRUNCATED:
+    if cut is None and name in strategies.TRUNCATED:
         raise ConfigError(
             f"strategy: {name} needs truncation, the number of updates that a "
             f"generation trains: a divisor of the run's {updates[0]:,}."
         )
     if cut is None:
         return strategy
-    if name in TRUNCATED and strategy.shaping not in ("auto", "none"):
+    is_plain = strategy.shaping in ("auto", "none") and strategy.sigma_decay == 1.0
+    if name in strategies.TRUNCATED and not is_plain:
         raise ConfigError(
-            f"strategy: shaping must be none with {name}, which adds up what the parts "
-            f"of a run were worth, got {strategy.shaping!r}."
-        )
-    if name in TRUNCATED and strategy.sigma_decay != 1.0:
-        raise ConfigError(
-            f"strategy: sigma_decay must be 1 with {name}, whose noise may outlast a "
-            f"generation, got {strategy.sigma_decay:g}."
+            f"strategy: shaping must be none and sigma_decay 1 with {name}, which adds "
+            "up what the parts of a run were worth, with noise that may outlast a "
+            f"generation; got {strategy.shaping!r} and {strategy.sigma_decay:g}."
         )
     if len(updates) > 1 or updates[0] % cut:
-        lengths = ", ".join(f"{number:,}" for number in updates)
-        near = f"take {nearest_divisors(updates[0], cut)}, or "
         raise ConfigError(
-            f"truncation must divide the updates of a run ({lengths}), which must be "
-            f"the same in all environments, got {cut:,}; "
-            f"{near if len(updates) == 1 else ''}change total_timesteps, num_envs or "
-            "num_steps."
+            f"truncation must divide the updates of a run ({updates[0]:,}), which must "
+            f"be the same in all environments, got {cut:,}; take "
+            f"{nearest_divisors(updates[0], cut)}, or change total_timesteps."
         )
-    if asked.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
+    if asked.fitness.removeprefix(kinds.NEGATIVE) != kinds.TRAINING_CURVE:
         raise ConfigError(
             "fitness must be training_curve or negative_training_curve with "
-            f"truncation, got {asked.fitness}: a generation is worth what is "
-            "earned in it."
+            f"truncation, got {asked.fitness}."
         )
-    given = [option for option in ("T", "K") if option in strategy.options]
-    if given:
-        raise ConfigError(
-            f"strategy: {given[0]} follows from total_timesteps and truncation; leave "
-            "it out."
-        )
-    if name not in TRUNCATED:
+    if name not in strategies.TRUNCATED:
         return strategy
     options = {**strategy.options, "T": updates[0], "K": cut}
     return dataclasses.replace(strategy, options=options)
@@ -359,8 +300,7 @@ def check_whole_runs(setup: EvolutionSetup) -> None:
     if asked.generations % setup.per_run:
         raise ConfigError(
             f"generations must be a multiple of {setup.per_run} with truncation="
-            f"{asked.truncation:,}, so that the last runs end, got "
-            f"{asked.generations:,}."
+            f"{asked.truncation:,}, got {asked.generations:,}."
         )
     reason = "a generation's part of a run is whole segments"
     check_divides(asked.segment_updates, asked.truncation, "truncation", reason)
@@ -375,24 +315,3 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
         if part_kind(name) in ("loss", "rule")
     }
     return bind(bound.asked.replace(**changes))
-
-
-def specification(setup: EvolutionSetup, run: dict[str, Any]) -> dict[str, Any]:
-    """Return what the manifest says of an evolution.
-
-    Args:
-        setup: The evolution.
-        run: Settings of how it is run: lanes and updates per segment.
-    """
-    automatic = [bound.automatic for bound in setup.bounds]
-    return {
-        "kind": store.KIND,
-        "format": store.FORMAT,
-        "config": serialise.to_dict(setup.config),
-        "auto": dict(zip(setup.names, automatic, strict=True)),
-        "settings": setup.settings,
-        "generations": setup.asked.generations,
-        **run,
-        **folders.made_with(),
-        "evosax": metadata.version("evosax"),
-    }

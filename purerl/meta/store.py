@@ -11,14 +11,14 @@ summary.json     what all generations have cost
 Every file is written atomically and none is pickled.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from purerl.config import ConfigError
 from purerl.storage import checkpoint, folders
-from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.storage.folders import FIELD, differences
 from purerl.types import PyTree
 
@@ -69,9 +69,7 @@ def open_folder(
 
     Args:
         folder: The folder.
-        spec: The specification of the evolution: `config`, `settings`; `generations`,
-            which may grow; `lanes` and `segment_updates`, and the lanes that were asked
-            for.
+        spec: The specification of the evolution; its `generations` may grow.
         snapshot_every: Generations between two snapshots, if some were asked for.
 
     Returns:
@@ -81,19 +79,14 @@ def open_folder(
     Raises:
         ConfigError: see `purerl.storage.folders.open_folder`.
     """
-    asked = {} if snapshot_every is None else {"snapshot_every": snapshot_every}
-    return folders.open_folder(
-        folder,
-        spec,
-        "checkpoints",
-        "snapshots",
-        compare=compare,
-        merge=lambda stored, new: {**_extended(stored, new), **asked},
-    )
 
+    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        asked = {} if snapshot_every is None else {"snapshot_every": snapshot_every}
+        generations = max(new["generations"], stored["generations"])
+        return {**stored, **asked, "generations": generations}
 
-def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    return {**stored, "generations": max(new["generations"], stored["generations"])}
+    parts = "checkpoints", "snapshots"
+    return folders.open_folder(folder, spec, *parts, compare=compare, merge=merge)
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -123,12 +116,14 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def save(folder: Path, state: State) -> None:
-    """Write a state; a reader sees all of it or nothing."""
-    flat = checkpoint.flatten(state._asdict())
-    checkpoints = folder / "checkpoints"
-    save_arrays(checkpoints / f"{int(state.done):06d}.npz", flat)
-    for old in _saved(checkpoints)[:-KEEP]:
-        old.unlink(missing_ok=True)
+    """Write a state; a reader sees all of it or nothing.
+
+    Raises:
+        NotSavedError: see `purerl.storage.checkpoint.save`.
+    """
+    # A checkpoint holds members; an evolution is one.
+    tree = jax.tree.map(lambda x: np.asarray(x)[None], state._asdict())
+    checkpoint.save(folder / "checkpoints", int(state.done), tree, KEEP)
 
 
 def restore(folder: Path, like: State) -> State | None:
@@ -140,22 +135,23 @@ def restore(folder: Path, like: State) -> State | None:
     Raises:
         ConfigError: it is damaged, or of another config.
     """
-    saved = _saved(folder / "checkpoints")
-    if not saved:
+    checkpoints = folder / "checkpoints"
+    if not checkpoint.steps(checkpoints):
         return None
-    flat = _read(saved[-1], [path.name for path in saved[:-1]])
-    return _unflatten(flat, like, saved[-1])
+    _, flat = checkpoint.restore(checkpoints)
+    for name in HISTORY:  # More generations may be asked for than when it was written.
+        known, all_of_them = flat.get(f"['{name}']"), getattr(like, name)
+        if known is not None:
+            missing = all_of_them[None, known.shape[1] :]
+            flat[f"['{name}']"] = np.concatenate([known, missing], 1)
+    found = checkpoint.unflatten(flat, like._asdict(), checkpoints)
+    return State(**jax.tree.map(lambda x: x[0], found))
 
 
 def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
-    """Write the solution after a generation.
-
-    Args:
-        generation: The number of finished generations.
-        vector: The solution, `[D]`.
-    """
-    named = {"done": np.array(generation), "vector": vector}
-    save_arrays(folder / "snapshots" / f"{generation:06d}.npz", named)
+    """Write the solution `[D]` after a number of generations."""
+    tree = {"vector": vector}
+    checkpoint.save(folder / "snapshots", generation, tree, keep=sys.maxsize)
 
 
 def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
@@ -164,48 +160,8 @@ def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
     Raises:
         ConfigError: one is damaged.
     """
+    snapshots = folder / "snapshots"
     return {
-        int(path.stem): _read(path, [])["vector"]
-        for path in _saved(folder / "snapshots")
+        step: checkpoint.restore(snapshots, step)[1]["['vector']"]
+        for step in checkpoint.steps(snapshots)
     }
-
-
-def _saved(checkpoints: Path) -> list[Path]:
-    found = [path for path in checkpoints.glob("*.npz") if path.stem.isdigit()]
-    return sorted(found, key=lambda path: int(path.stem))
-
-
-def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:
-    try:
-        flat = load_arrays(path)
-        done = flat["done"] if "done" in flat else flat["['done']"]
-        if int(done) != int(path.stem):
-            raise ValueError(f"it is that of generation {int(done)}")
-        return flat
-    except DAMAGE as error:
-        remedy = f"Delete it to go on from {others[-1]}." if others else "Delete it."
-        raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None
-
-
-def _unflatten(flat: dict[str, np.ndarray], like: State, path: Path) -> State:
-    import jax
-
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like._asdict())
-    names = [jax.tree_util.keystr(where) for where, _ in leaves]
-    if set(names) != set(flat):
-        odd = sorted(set(names) ^ set(flat))[:3]
-        raise ConfigError(f"{path} is of another evolution: {', '.join(odd)} differ.")
-    built = []
-    for name, (_, leaf) in zip(names, leaves, strict=True):
-        value = flat[name]
-        if any(name == f"['{part}']" for part in HISTORY):
-            # More generations are asked for than when it was written, or fewer.
-            value = np.concatenate([value, leaf[len(value) :]])
-        elif value.shape != leaf.shape or value.dtype != leaf.dtype:
-            raise ConfigError(
-                f"{path} is of another evolution: {name} is {value.dtype} of shape "
-                f"{value.shape}, expected {leaf.dtype} of shape {leaf.shape}. Give "
-                "another folder."
-            )
-        built.append(value)
-    return State(**jax.tree.unflatten(structure, built))

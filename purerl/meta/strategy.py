@@ -10,9 +10,7 @@ be maximised: the sign is turned once, in `Optimiser.tell`.
 
 import ast
 import dataclasses
-import difflib
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,40 +26,22 @@ from purerl.types import Array, Overrides, PyTree
 
 # Fields that are numbers, or None.
 NUMBERS = (
-    "sigma",
-    "sigma_decay",
-    "sigma_limit",
-    "learning_rate",
-    "learning_rate_decay",
-    "learning_rate_limit",
-    "beta1",
-    "beta2",
-    "eps",
+    *("sigma", "sigma_decay", "sigma_limit"),
+    *("learning_rate", "learning_rate_decay", "learning_rate_limit"),
+    *("beta1", "beta2", "eps"),
 )
-# Algorithms of evosax that cannot be used here, with the reason.
-EXCLUDED = {
-    "RandomSearch": "it needs a sampling function",
-    "SV_CMA_ES": "its populations are several",
-    "SV_Open_ES": "its populations are several",
-    "LES": "its weights are pickled files",
-    "LGA": "its weights are pickled files",
-    "LearnedGA": "its weights are pickled files",
-    "EvoTF_ES": "its weights are pickled files",
-    "CMAAnchoredLES": "its weights are pickled files",
-}
+# Algorithms of evosax that cannot be used here: they need a sampling function, have
+# several populations, read pickled weights, or start with another spread than sigma.
+EXCLUDED = (
+    *("RandomSearch", "SV_CMA_ES", "SV_Open_ES", "LES", "LGA", "LearnedGA"),
+    *("EvoTF_ES", "CMAAnchoredLES", "iAMaLGaM_Full", "iAMaLGaM_Univariate"),
+)
 
 # Algorithms that are told what a part of a training run was worth.
 TRUNCATED = ("PersistentES", "NoiseReuseES")
 
 # Algorithms with a mean that compare fitness with that of earlier generations.
-COMPARING = (
-    "GradientlessDescent",
-    "HillClimbing",
-    "Rm_ES",
-    "SimulatedAnnealing",
-    "iAMaLGaM_Full",
-    "iAMaLGaM_Univariate",
-)
+COMPARING = ("GradientlessDescent", "HillClimbing", "Rm_ES", "SimulatedAnnealing")
 
 SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 
@@ -238,32 +218,24 @@ def _known(name: str) -> str:
     for known in algorithms():
         if _plain(known) == _plain(name):
             return known
-    for known, why in EXCLUDED.items():
-        if _plain(known) == _plain(name):
-            raise ConfigError(f"strategy {name} cannot be used here: {why}.")
-    guess = difflib.get_close_matches(_normal(name), names(), n=1)
-    hint = f" Did you mean {guess[0]!r}?" if guess else ""
     raise ConfigError(
-        f"there is no strategy {name!r}.{hint} Strategies: {', '.join(names())}."
+        f"there is no strategy {name!r} here. Strategies: {', '.join(names())}."
     )
 
 
 def _check(strategy: Strategy) -> None:
-    def refuse(name: str, must: str) -> None:
-        value = getattr(strategy, name)
-        raise ConfigError(f"strategy: {name} must be {must}, got {value!r}.")
-
     for name in NUMBERS:
         value = getattr(strategy, name)
         if value is None and name == "learning_rate":
             continue
         may_be_zero = name.endswith("_limit") or name.startswith("beta")
+        most = 1.0 if name.startswith("beta") else np.inf
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         number = as_float32(value) if is_number else np.nan
-        if not (number > 0 or (number == 0 and may_be_zero)) or number == np.inf:
-            refuse(name, "0 or greater" if may_be_zero else "greater than 0")
-        if name.startswith("beta") and number >= 1:
-            refuse(name, "less than 1")
+        if not (0 < number < most or (number == 0 and may_be_zero)):
+            must = "0 or greater" if may_be_zero else "greater than 0"
+            must += " and less than 1" if most == 1 else ""
+            raise ConfigError(f"strategy: {name} must be {must}, got {value!r}.")
     for name in ("sigma", "learning_rate"):
         value, least = getattr(strategy, name), getattr(strategy, f"{name}_limit")
         decays = getattr(strategy, f"{name}_decay") != 1
@@ -277,10 +249,11 @@ def _check(strategy: Strategy) -> None:
             "strategy: Open-ES needs a learning_rate for Adam, got None; "
             "purerl.OpenES() has the published defaults."
         )
-    if not isinstance(strategy.antithetic, bool | int):
-        refuse("antithetic", "True or False")
     if strategy.shaping not in SHAPINGS:
-        refuse("shaping", f"one of {', '.join(SHAPINGS)}")
+        raise ConfigError(
+            f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
+            f"{strategy.shaping!r}."
+        )
     for name, value in strategy.options.items():
         if isinstance(value, str):
             raise ConfigError(f"strategy: {name} must be a number, got {value!r}.")
@@ -290,11 +263,6 @@ def _as_python(value: Any) -> Any:
     """A number of NumPy or JAX as one of Python, which files hold; others stay."""
     is_number = isinstance(value, np.generic | np.ndarray | jax.Array)
     return value.item() if is_number and np.ndim(value) == 0 else value
-
-
-# Strategies whose spread is the sum of a schedule and of what they learn, in variances
-# or in standard deviations: the share of sigma of which each of the two begins.
-_SHARES = {"iAMaLGaM_Full": math.sqrt(0.5), "iAMaLGaM_Univariate": 0.5}
 
 
 class Optimiser:
@@ -372,18 +340,15 @@ class Optimiser:
 
     def sigma(self, state: PyTree) -> float:
         """Return the mean standard deviation, NaN for a strategy without one."""
-        std: Any = getattr(state, "std", None)
-        if self.strategy.name in _SHARES and state.C.ndim == 1:
-            std = std + np.sqrt(state.C)
-        elif self.strategy.name in _SHARES:
-            std = np.sqrt(std**2 + np.diag(state.C))
-        return float(np.mean(std)) if std is not None else float("nan")
+        return float(np.mean(getattr(state, "std", np.nan)))
 
     def _init(self, key: Array, start: Array) -> PyTree:
         key_init, key_population = jax.random.split(key)
         if self.is_distribution:
             state = self.algorithm.init(key_init, start, self.params)
-            return _as_wide_as_sigma(self.strategy, state)
+            # Its first population has the spread of sigma, which is in the step.
+            is_xnes = self.strategy.name == "xNES"
+            return state.replace(B=jnp.eye(start.size)) if is_xnes else state
         noise = jax.random.normal(key_population, (self.population, start.size))
         noise = noise.at[0].set(0.0)  # One member starts where the config is.
         vectors = start[None] + self.strategy.sigma * noise
@@ -435,21 +400,9 @@ def with_failed_worst(loss: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(loss), loss, finite.max() + margin).astype(np.float32)
 
 
-def _as_wide_as_sigma(strategy: Strategy, state: PyTree) -> PyTree:
-    """Give the first population the spread of sigma, where evosax gives it another."""
-    if strategy.name == "xNES":  # Sigma is in the step already.
-        return state.replace(B=jnp.eye(len(state.B)))
-    if strategy.name in _SHARES:
-        share = _SHARES[strategy.name]
-        return state.replace(C=state.C * (strategy.sigma * share) ** 2)
-    return state
-
-
 def _schedule(strategy: Strategy) -> Callable[[Any], Array]:
-    """Sigma by generation; where it is added to a covariance, what is added."""
-    share = _SHARES.get(strategy.name, 1.0)
-    limit = strategy.sigma_limit * share
-    return _decayed(strategy.sigma * share, strategy.sigma_decay, limit)
+    """Sigma by generation."""
+    return _decayed(strategy.sigma, strategy.sigma_decay, strategy.sigma_limit)
 
 
 def _adam(strategy: Strategy) -> Any:

@@ -41,7 +41,7 @@ from purerl.types import Array, Overrides
 # From one run nobody can tell whether a baseline is clear of zero.
 BASELINE_ROLLOUTS = 8
 # What to fold into a key: streams of random numbers that never meet. 3 is that of
-# held-out seeds (`purerl.comparison.training`).
+# held-out seeds (`purerl.comparison.api`).
 _STRATEGY, _ROLLOUTS, _BASELINE, _START = 0, 1, 2, 4
 # Called after every chunk with the number of runs that it held.
 OnRuns = Callable[[int], None]

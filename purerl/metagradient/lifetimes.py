@@ -21,14 +21,7 @@ from purerl.algorithms.outer import OuterLoss
 from purerl.config import ConfigError, TrainConfig, check_mapping
 from purerl.config.validation import is_concrete
 from purerl.meta.genome import Names
-from purerl.metagradient.api import (
-    MetaGradient,
-    MetaGradientFunction,
-    StepSize,
-    Values,
-    check_step_size,
-    meta_gradient,
-)
+from purerl.metagradient import api
 from purerl.precision import in_32_bits
 from purerl.scale.devices import required
 from purerl.train import Bound, bind, check_key
@@ -48,7 +41,7 @@ class MetaTrainState(NamedTuple):
         step: Number of steps so far, int32.
     """
 
-    values: Values
+    values: api.Values
     opt_state: PyTree
     agents: PyTree
     task: Array
@@ -70,7 +63,7 @@ class MetaTraining(NamedTuple):
         tasks: Overrides with a leading axis, a row for each task; may be empty.
     """
 
-    meta: MetaGradientFunction
+    meta: api.MetaGradientFunction
     agents: int
     num_updates: int
     optim: optax.GradientTransformation
@@ -140,7 +133,7 @@ class MetaTraining(NamedTuple):
         """
         return self.meta.overrides(state.values)
 
-    def _learn(self, state: MetaTrainState) -> MetaGradient:
+    def _learn(self, state: MetaTrainState) -> api.MetaGradient:
         tasks = self._of(state.task)
         return jax.vmap(self.meta, in_axes=(0, None, 0))(
             state.agents, state.values, tasks
@@ -149,7 +142,7 @@ class MetaTraining(NamedTuple):
     def _of(self, task: Array) -> Overrides:
         return jax.tree.map(lambda x: x[task], self.tasks)
 
-    def _births(self, values: Values, key: Array) -> tuple[PyTree, Array]:
+    def _births(self, values: api.Values, key: Array) -> tuple[PyTree, Array]:
         """N fresh agents in tasks that are drawn for them."""
         number = max(1, _rows(self.tasks))
         of_task, of_agents = jax.random.split(key)
@@ -188,7 +181,7 @@ def meta_train(
     agents: int,
     unroll: int = 5,
     tasks: Overrides | None = None,
-    meta_learning_rate: StepSize = 1e-3,
+    meta_learning_rate: api.StepSize = 1e-3,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
 ) -> MetaTraining:
@@ -222,10 +215,10 @@ def meta_train(
             shorter than `unroll`.
     """
     agents = required("agents", agents)
-    meta = meta_gradient(
+    meta = api.meta_gradient(
         config, wrt, unroll=unroll, objective=objective, reference=reference
     )
-    check_step_size(meta_learning_rate)
+    api.check_step_size(meta_learning_rate)
     bound = bind(config)
     num_updates = bound.plan.num_updates
     if unroll > num_updates:
@@ -249,16 +242,11 @@ def _as_rows(tasks: Mapping[str, Any]) -> Overrides:
         return isinstance(value, list)
 
     arrays = jax.tree.map(jnp.asarray, dict(tasks), is_leaf=is_list)
-    shapes = {
-        name: sorted({jnp.shape(x)[:1] for x in jax.tree.leaves(value)})
-        for name, value in arrays.items()
-    }
-    different = {shape for found in shapes.values() for shape in found}
-    if len(different) > 1 or () in different or (0,) in different:
-        words = ", ".join(f"{name} {found}" for name, found in shapes.items())
+    rows = {jnp.shape(x)[:1] for x in jax.tree.leaves(arrays)}
+    if len(rows) > 1 or rows & {(), (0,)}:
         raise ConfigError(
             "tasks must be arrays that all have the same leading axis, a row for each "
-            f"task, got the leading axes {words}."
+            f"task, got {jax.tree.map(jnp.shape, arrays)}."
         )
     return arrays
 
@@ -284,14 +272,14 @@ def _rows(tasks: Mapping[str, Any]) -> int:
     return leaves[0].shape[0] if leaves else 0
 
 
-def _are_finite(found: MetaGradient) -> Array:
+def _are_finite(found: api.MetaGradient) -> Array:
     """`[N]`, whether the meta-gradients of each agent are finite."""
     leaves = [found.value, *jax.tree.leaves(found.gradient)]
     finite = [jnp.isfinite(x.reshape(x.shape[0], -1)).all(-1) for x in leaves]
     return jnp.stack(finite).all(0)
 
 
-def _mean_of(found: MetaGradient) -> tuple[Values, Metrics]:
+def _mean_of(found: api.MetaGradient) -> tuple[api.Values, Metrics]:
     """The mean meta-gradient, and metrics, over the agents with finite ones."""
     finite = _are_finite(found)
     number = jnp.maximum(finite.sum(), 1)

@@ -18,13 +18,7 @@ from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta.genome import Names
-from purerl.metagradient.api import (
-    MetaGradientFunction,
-    StepSize,
-    Values,
-    check_step_size,
-    make_meta_gradient,
-)
+from purerl.metagradient import api
 from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
@@ -59,7 +53,7 @@ class _Tuning(NamedTuple):
     """The parts of self-tuning, bound once: run, meta-gradient, interval, optimiser."""
 
     bound: Bound
-    meta: MetaGradientFunction
+    meta: api.MetaGradientFunction
     every: int
     optim: optax.GradientTransformation
 
@@ -71,7 +65,7 @@ def self_tune(
     *,
     unroll: int = 1,
     every: int | None = None,
-    meta_learning_rate: StepSize = 1e-2,
+    meta_learning_rate: api.StepSize = 1e-2,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
 ) -> Callable[..., SelfTuned]:
@@ -103,7 +97,7 @@ def self_tune(
         ConfigError: see `meta_gradient`; or `every` is less than `unroll` or more than
             the updates of the run.
     """
-    meta = make_meta_gradient(config, tune, "tune", unroll, objective, reference)
+    meta = api.make_meta_gradient(config, tune, "tune", unroll, objective, reference)
     bound, every = bind(config), as_count("every", every) or unroll
     num_updates = bound.plan.num_updates
     if not unroll <= every <= num_updates:
@@ -111,7 +105,7 @@ def self_tune(
             f"every must be at least unroll ({unroll}) and at most the updates of the "
             f"run ({num_updates}), got {every}."
         )
-    check_step_size(meta_learning_rate)
+    api.check_step_size(meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
     @in_32_bits
@@ -152,7 +146,7 @@ def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:
 
 
 def _take_round(
-    tuning: _Tuning, fixed: Overrides, carry: tuple[PyTree, Values, PyTree]
+    tuning: _Tuning, fixed: Overrides, carry: tuple[PyTree, api.Values, PyTree]
 ) -> tuple[tuple, tuple[Metrics, dict[str, Any]]]:
     """The updates from one step of the numbers to the next."""
     _, meta, every, optim = tuning
@@ -179,7 +173,7 @@ def _take_round(
 
 
 def _moving(
-    tuning: _Tuning, fixed: Overrides, values: Values, first: Array, length: int
+    tuning: _Tuning, fixed: Overrides, values: api.Values, first: Array, length: int
 ) -> Metrics:
     """The numbers that move by themselves, in some updates from `first` on."""
     config = tuning.bound.at({**fixed, **tuning.meta.overrides(values)})
@@ -187,8 +181,8 @@ def _moving(
 
 
 def _update(
-    meta: MetaGradientFunction,
-    values: Values,
+    meta: api.MetaGradientFunction,
+    values: api.Values,
     fixed: Overrides,
     state: PyTree,
     length: int,

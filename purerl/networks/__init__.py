@@ -10,7 +10,6 @@ from purerl.networks.heads import Ensemble as Ensemble
 from purerl.networks.heads import GaussianActor as GaussianActor
 from purerl.networks.heads import NoisyDense as NoisyDense
 from purerl.networks.heads import NoisyMLP as NoisyMLP
-from purerl.networks.heads import ReturnCritic as ReturnCritic
 from purerl.networks.heads import StateGaussianActor as StateGaussianActor
 from purerl.networks.heads import TanhActor as TanhActor
 from purerl.networks.heads import Twin as Twin
@@ -29,4 +28,5 @@ from purerl.networks.torsos import TORSOS as TORSOS
 from purerl.networks.torsos import Impala as Impala
 from purerl.networks.torsos import Joined as Joined
 from purerl.networks.torsos import Nature as Nature
+from purerl.networks.torsos import SimBa as SimBa
 from purerl.networks.torsos import make_torso as make_torso

@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.accelerator import columns
+from purerl.config import ConfigError
 from purerl.envs.spaces import without_far_ends
 from purerl.networks.observe import EXCLUDED, exclude
 from purerl.types import Array, PyTree
@@ -235,10 +236,10 @@ def check_real(space: Any) -> None:
     """Refuse a box of whole numbers as actions: a policy would give it fractions.
 
     Raises:
-        ValueError: naming the space and the remedy.
+        ConfigError: naming the space and the remedy.
     """
     if hasattr(space, "low") and np.dtype(space.dtype).kind in "iub":
-        raise ValueError(
+        raise ConfigError(
             f"actions must be real numbers or choices, got {space}, a box of whole "
             "numbers; make it a MultiDiscrete in a wrapper."
         )
@@ -258,25 +259,17 @@ def make_head(space: Any, policy: str) -> Head:
     """
     if hasattr(space, "spaces"):
         raise ValueError(
-            "actions of several parts are for PPOConfig, RecurrentPPOConfig and "
-            f"VPGConfig, got {space}; use one of these, or make them one "
-            "MultiDiscrete, MultiBinary or Box in a wrapper."
+            f"actions of several parts are for PPOConfig and VPGConfig, got {space}."
         )
     check_real(space)
     discrete = is_discrete(space)
     if not discrete and not hasattr(space, "low"):
-        raise ValueError(
-            f"actions must be members of a space of envs.spaces, got {space!r}; return "
-            "one from the environment's action_space, such as Discrete(3)."
-        )
+        raise ValueError(f"actions must be of a space of envs.spaces, got {space!r}.")
     if policy == "auto":
         policy = "categorical" if discrete else "gaussian"
     if discrete != (policy == "categorical"):
-        kind = "discrete" if discrete else "continuous"
-        fitting = "categorical" if discrete else "gaussian or tanh_gaussian"
         raise ValueError(
-            f"policy {policy!r} does not fit the {kind} action space {space}; "
-            f"use {fitting}, or auto."
+            f"policy {policy!r} does not fit the action space {space}; use auto."
         )
     if hasattr(space, "n"):
         return CategoricalHead(int(space.n), space.dtype)

@@ -19,7 +19,7 @@ from purerl.networks.layers import (
 )
 from purerl.networks.observe import MASK, mean_of_valid
 from purerl.networks.orthogonal import orthogonal
-from purerl.networks.torsos import MLP
+from purerl.networks.torsos import MLP, SimBa
 from purerl.types import Array, PyTree
 
 # The range of a log standard deviation that depends on the state.
@@ -112,44 +112,66 @@ class Critic(nn.Module):
 
 
 class DiscreteCritic(nn.Module):
-    """Torso and one value per action, with the dueling split as an option.
+    """Torso and what is learned of every action, with the dueling split as an option.
 
     Q(s, a) = V(s) + A(s, a) - mean_b A(s, b)     (Wang et al. 2016, eq. 9)
 
-    There `V` and `A` are streams on the torso's features, each with a hidden layer of
-    its own: as linear functions of the same features, their sum would be another
-    parametrisation of one linear layer.
+    There `V` and `A` have a hidden layer each: as linear functions of the same features
+    their sum would be one linear layer. Where an action has several outputs, they are
+    split one by one (Hessel et al. 2018). Given levels, the features are multiplied by
+    their embedding before the head, and there is an output for each level (Dabney et
+    al. 2018b, 3.1).
 
     Attributes:
         torso: Torso of the observations.
         num_actions: Number n of actions.
-        make_stream: Function that returns the hidden layer of a stream; without it
-            there is no split.
-        dot_general: Product of the last layers; `jax.lax.dot_general` if None.
-        gain: Gain of the last layers.
+        make_stream: Function that returns a hidden layer of the head; None for none.
+        dueling: Whether there is the split, with a stream for each part.
         masked: Whether observations have a mask of valid actions, which alone are in
             the mean of the split.
+        gain: Gain of the last layers.
+        num_outputs: Number K of outputs for each action; None for one.
+        make_dense: Function from a number of units to a last layer, in place of `gain`.
     """
 
     torso: nn.Module
     num_actions: int
     make_stream: Callable[[], nn.Module] | None = None
-    dot_general: Any = None
-    gain: float = 1.0
+    dueling: bool = False
     masked: bool = False
+    gain: float = 1.0
+    num_outputs: int | None = None
+    make_dense: Callable[[int], nn.Module] | None = None
 
     @nn.compact
-    def __call__(self, obs: Any) -> Array:
-        """Action values `[..., n]`."""
+    def __call__(self, obs: PyTree, levels: Array | None = None) -> Array:
+        """Outputs `[..., n]` or `[..., n, K]`; for levels `[..., M]` K is M."""
         features = self.torso(obs)
-        dense = partial(Dense, scale=self.gain, dot_general=self.dot_general)
-        if self.make_stream is None:
-            return dense(self.num_actions)(features)
-        advantage = dense(self.num_actions)(self.make_stream()(features))
-        value = dense(1)(self.make_stream()(features))
-        if self.masked:
-            return value + advantage - mean_of_valid(advantage, obs[MASK])
-        return value + advantage - advantage.mean(-1, keepdims=True)
+        if levels is not None:
+            lead = (1,) * (features.ndim - levels.ndim)
+            levels = levels.reshape(lead + levels.shape)
+            embedding = CosineEmbedding(features.shape[-1])
+            features = features[..., None, :] * embedding(levels)
+        outputs = self._head(features, self.num_actions)
+        has_many = self.num_outputs is not None or levels is not None
+        if self.dueling:
+            value = self._head(features, 1)
+            if self.masked:
+                mask = obs[MASK][..., None, :] if has_many else obs[MASK]
+                mean = mean_of_valid(outputs, mask)
+            else:
+                mean = outputs.mean(-1, keepdims=True)
+            outputs = value + outputs - mean
+        return jnp.swapaxes(outputs, -1, -2) if has_many else outputs
+
+    def _head(self, features: Array, size: int) -> Array:
+        """Outputs `[..., size]`, or `[..., K, size]`, of features `[..., F]`."""
+        hidden = features if self.make_stream is None else self.make_stream()(features)
+        dense = self.make_dense or partial(Dense, scale=self.gain)
+        if self.num_outputs is None:
+            return dense(size)(hidden)
+        outputs = dense(self.num_outputs * size)(hidden)
+        return outputs.reshape(*outputs.shape[:-1], self.num_outputs, size)
 
 
 class ActionCritic(nn.Module):
@@ -163,8 +185,9 @@ class ActionCritic(nn.Module):
         dtype: Type of the computation; None for float32.
         torso_gain: Gain of the MLP's kernels.
         gain: Gain of the last layer.
-        num_quantiles: Number Q of quantiles of the return; 0 for its mean alone.
+        num_outputs: Number K of quantiles or atoms of the return; 0 for its mean alone.
         batch_norm: Whether to normalise inputs and layers by batches, see `MLP`.
+        torso: `mlp` or `simba`, the layers.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -174,30 +197,28 @@ class ActionCritic(nn.Module):
     dtype: Any = None
     torso_gain: float = float(np.sqrt(2))
     gain: float = 1.0
-    num_quantiles: int = 0
+    num_outputs: int = 0
     batch_norm: bool = False
+    torso: str = "mlp"
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
-        """Action values `[...]` of observations and actions `[..., A]`.
-
-        With quantiles, `[..., Q]`.
+        """Action values `[...]`, or `[..., K]`, of observations and actions `[..., A]`.
 
         Observations are vectors `[..., O]`, or what the encoder takes.
         """
-        torso = MLP(
-            self.hidden_sizes,
-            self.activation,
-            1,
-            self.layer_norm,
-            dtype=self.dtype,
-            gain=self.torso_gain,
-            batch_norm=self.batch_norm,
-        )
         seen = obs if self.encoder is None else self.encoder(obs)
-        features = torso(jnp.concatenate([seen, action], -1))
-        if self.num_quantiles:
-            return Dense(self.num_quantiles, self.gain)(features)
+        seen = jnp.concatenate([seen, action], -1)
+        sizes, act = self.hidden_sizes, self.activation
+        style: Any = {"dtype": self.dtype, "gain": self.torso_gain}
+        if self.torso == "simba":
+            torso: Any = SimBa(sizes, act, **style)
+        else:
+            norms = {"layer_norm": self.layer_norm, "batch_norm": self.batch_norm}
+            torso = MLP(sizes, act, **norms, **style)
+        features = torso(seen)
+        if self.num_outputs:
+            return Dense(self.num_outputs, self.gain)(features)
         return Dense(1, self.gain)(features)[..., 0]
 
 
@@ -254,11 +275,7 @@ class Ensemble(nn.Module):
 class CosineEmbedding(nn.Module):
     """Features of levels of a distribution (Dabney et al. 2018b, eq. 4).
 
-        phi_j(t) = relu(sum_i cos(pi i t) w_ij + b_j),    i = 0 .. num_cosines - 1
-
-    Attributes:
-        features: Number of features F.
-        num_cosines: Number of cosines; 64 in the paper.
+    phi_j(t) = relu(sum_i cos(pi i t) w_ij + b_j),    i = 0 .. num_cosines - 1
     """
 
     features: int
@@ -271,68 +288,6 @@ class CosineEmbedding(nn.Module):
         number = number.reshape((1,) * levels.ndim + (-1,))
         waves = jnp.cos(np.pi * number * levels[..., None])
         return nn.relu(Dense(self.features, float(np.sqrt(2)))(waves))
-
-
-class ReturnCritic(nn.Module):
-    """Torso, and several outputs for each action, with the dueling split as an option.
-
-    With the split every output is that of the value plus the advantage minus the mean
-    advantage over the actions, output by output (Hessel et al. 2018, section "The
-    Integrated Agent"). Given levels, the features are multiplied by their embedding
-    before the head, and there is an output for each level (Dabney et al. 2018b, 3.1).
-
-    Attributes:
-        torso: Torso of the observations.
-        num_actions: Number n of actions.
-        num_outputs: Number K of outputs for each action, 1 where levels are given; None
-            for one output without an axis K.
-        make_dense: Function from a number of units to the head's last layer.
-        make_stream: Function that returns a hidden layer of the head; None for none.
-        dueling: Whether there is the split, a stream for each part.
-        masked: Whether observations have a mask of valid actions, which alone are in
-            the mean of the split.
-        num_cosines: Number of cosines in the embedding of levels.
-    """
-
-    torso: nn.Module
-    num_actions: int
-    num_outputs: int | None
-    make_dense: Callable[[int], nn.Module]
-    make_stream: Callable[[], nn.Module] | None = None
-    dueling: bool = False
-    masked: bool = False
-    num_cosines: int = 64
-
-    @nn.compact
-    def __call__(self, obs: PyTree, levels: Array | None = None) -> Array:
-        """Outputs `[..., n, K]` or `[..., n]`; for levels `[..., M]` K is M."""
-        features = self.torso(obs)
-        if levels is not None:
-            lead = (1,) * (features.ndim - levels.ndim)
-            levels = levels.reshape(lead + levels.shape)
-            embedding = CosineEmbedding(features.shape[-1], self.num_cosines)
-            features = features[..., None, :] * embedding(levels)
-        outputs = self._head(features, self.num_actions, levels is not None)
-        if self.dueling:
-            value = self._head(features, 1, levels is not None)
-            outputs = value + outputs - self._mean(outputs, obs)
-        outputs = jnp.swapaxes(outputs, -1, -2)
-        return outputs[..., 0] if self.num_outputs is None else outputs
-
-    def _head(self, features: Array, size: int, has_levels: bool) -> Array:
-        """Outputs `[..., K, size]` of features `[..., F]`, of levels `[..., K, F]`."""
-        hidden = features if self.make_stream is None else self.make_stream()(features)
-        number = self.num_outputs or 1
-        outputs = self.make_dense(number * size)(hidden)
-        if has_levels:
-            return outputs
-        return outputs.reshape(*outputs.shape[:-1], number, size)
-
-    def _mean(self, outputs: Array, obs: PyTree) -> Array:
-        """The mean over the valid actions, `[..., K, 1]`."""
-        if self.masked:
-            return mean_of_valid(outputs, obs[MASK][..., None, :])
-        return outputs.mean(-1, keepdims=True)
 
 
 NOISE = "noise"

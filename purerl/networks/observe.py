@@ -312,12 +312,9 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
-        by_key = isinstance(parts, Mapping)
-        if not isinstance(obs, Mapping if by_key else tuple):
-            expected = f"dict with {', '.join(parts)}" if by_key else "tuple"
+        if not isinstance(obs, Mapping if isinstance(parts, Mapping) else tuple):
             raise ConfigError(
-                f"{what} must be a {expected}, got {_kind(obs)}. Give what the "
-                "environment's reset and step return."
+                f"{what} must have the parts of {space}, got {type(obs).__name__}."
             )
         known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
         for key, part in _items(space):
@@ -326,22 +323,14 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
         return
     shape = tuple(space.shape)
     try:
-        given = np.shape(obs)
+        given: Any = type(obs).__name__ if isinstance(obs, Mapping) else np.shape(obs)
     except ValueError:  # It is ragged.
-        given = None
-    if given is None or given[len(given) - len(shape) :] != shape:
-        got = type(obs).__name__ if given is None or isinstance(obs, Mapping) else given
+        given = type(obs).__name__
+    if isinstance(given, str) or given[len(given) - len(shape) :] != shape:
         raise ConfigError(
             f"{what} must have the shape {shape}, or axes of a batch before it, got "
-            f"{got}. Give what the environment's reset and step return."
+            f"{given}. Give what the environment's reset and step return."
         )
-
-
-def _kind(obs: Any) -> str:
-    """Say what an observation is, for a message."""
-    if isinstance(obs, jax.Array | np.ndarray):
-        return f"an array of shape {obs.shape}"
-    return f"a {type(obs).__name__}"
 
 
 def _shapes_of(space: Any) -> PyTree:
@@ -378,11 +367,9 @@ def init_moments(space: Any) -> PyTree:
     are one-hot, and of bits, whose features lie between 0 and 1 as they are. Of a
     `Dict` or `Tuple` they are a tuple, with an entry for each array in it.
     """
-    shape = obs_shape(space)
-    if is_shape(shape):
-        return averages.init_moments(shape) if _is_scaled(space) else ()
-    pairs = zip(leaf_shapes(shape), _scaled_leaves(space), strict=True)
-    return tuple(averages.init_moments(one) if scaled else () for one, scaled in pairs)
+    pairs = zip(leaf_shapes(obs_shape(space)), _scaled_leaves(space), strict=True)
+    made = [averages.init_moments(one) if scaled else () for one, scaled in pairs]
+    return tuple(made) if hasattr(space, "spaces") else made[0]
 
 
 def merge_moments(
@@ -395,19 +382,15 @@ def merge_moments(
         features: `[..., *obs_shape]`; all leading axes are samples.
         axis_name: Mapped axis over which the samples are spread, if any.
     """
-    if not hasattr(space, "spaces"):
-        return averages.merge(moments, features, axis_name) if moments else moments
-    merged: list[Any] = []
-    before = None
-    for one, part in zip(moments, jax.tree.leaves(features), strict=True):
-        if not one:
-            merged.append(one)
-            continue
-        # Averages over devices must come one after another: see `averages`.
-        part = part if before is None else after(part, before, axis_name)
-        merged.append(averages.merge(one, part, axis_name))
-        before = merged[-1].var.sum()
-    return tuple(merged)
+    is_single = not hasattr(space, "spaces")
+    merged, before = list((moments,) if is_single else moments), None
+    for index, part in enumerate(jax.tree.leaves(features)):
+        if merged[index]:
+            # Averages over devices must come one after another: see `averages`.
+            part = part if before is None else after(part, before, axis_name)
+            merged[index] = averages.merge(merged[index], part, axis_name)
+            before = merged[index].var.sum()
+    return merged[0] if is_single else tuple(merged)
 
 
 def normalised(
@@ -420,10 +403,9 @@ def normalised(
         features: `[..., *obs_shape]` features of observations.
         clip: Largest absolute value of what is standardised.
     """
-    if not hasattr(space, "spaces"):
-        return averages.normalise(moments, features, clip) if moments else features
     leaves, structure = jax.tree.flatten(features)
-    pairs = zip(moments, leaves, strict=True)
+    each = moments if hasattr(space, "spaces") else (moments,)
+    pairs = zip(each, leaves, strict=True)
     scaled = [averages.normalise(m, x, clip) if m else x for m, x in pairs]
     return jax.tree.unflatten(structure, scaled)
 

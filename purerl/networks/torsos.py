@@ -21,7 +21,7 @@ from purerl.networks.layers import (
 )
 from purerl.types import Array, PyTree
 
-TORSOS = ("auto", "mlp", "cnn", "nature", "impala")
+TORSOS = ("auto", "mlp", "simba", "cnn", "nature", "impala")
 # The smallest height and width of pictures, for the torsos with published sizes.
 _SMALLEST = {"cnn": 3, "nature": 36, "impala": 1}
 _SQRT2 = float(np.sqrt(2))
@@ -75,6 +75,49 @@ class MLP(nn.Module):
             if self.batch_norm:
                 x = BatchRenorm()(x)
         return x.astype(jnp.float32)
+
+
+class SimBa(nn.Module):
+    """Residual blocks of vectors (Lee et al. 2024, arXiv:2410.09754).
+
+    A linear layer, then for each entry of `hidden_sizes`, all of which are its width,
+
+        x + W' act(W LayerNorm(x) + b) + b'    with 4 times as many units inside,
+
+    and a layer normalisation of the sum. The paper has 128 units and a block for an
+    actor, 512 and two for a critic, observations normalised by running moments, and
+    normal kernels in place of orthogonal ones.
+    """
+
+    hidden_sizes: tuple[int, ...]
+    activation: str = "relu"
+    obs_ndim: int = 1
+    dot_general: Any = None
+    dtype: Any = None
+    gain: float = _SQRT2
+    expansion: int = 4
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
+        lead, width = obs.shape[: obs.ndim - self.obs_ndim], self.hidden_sizes[0]
+        names = (f"Dense_{number}" for number in itertools.count())
+
+        def dense(x: Array, size: int, gain: float) -> Array:
+            return Dense(size, gain, self.dot_general, self.dtype)(x)
+
+        def noted(x: Array) -> Array:
+            note_activity(self, next(names), x)
+            return x
+
+        x = obs.reshape(*lead, math.prod(obs.shape[len(lead) :]))
+        x = noted(dense(x, width, 1.0))
+        for _ in self.hidden_sizes:
+            inner = layers.layer_norm(self.dtype)(x)
+            inner = dense(inner, self.expansion * width, self.gain)
+            inner = noted(ACTIVATIONS[self.activation](inner))
+            x = x + noted(dense(inner, width, self.gain))
+        return layers.layer_norm(self.dtype)(x).astype(jnp.float32)
 
 
 class CNN(nn.Module):
@@ -153,18 +196,21 @@ def make_torso(
     Args:
         torso: One of `TORSOS`; see `Nature` and `Impala`.
         obs_shape: Shape of one observation, or a pytree of shapes.
-        hidden_sizes: Units of each dense layer of `mlp` and `cnn`; `nature` and
-            `impala` have the published ones.
-        act: Activation of `mlp` and `cnn`, one of `ACTIVATIONS`; the others have relu.
+        hidden_sizes: Units of each dense layer of `mlp` and `cnn`, and of each block of
+            `simba`; `nature` and `impala` have the published ones.
+        act: Activation of `mlp`, `simba` and `cnn`, one of `ACTIVATIONS`; the others
+            have relu.
         **style: Options that all torsos have, see `Style`.
 
     Raises:
-        ValueError: a CNN for what is not an image, or too small an image.
+        ValueError: a CNN for what is not an image, or too small an image; or blocks of
+            several widths.
     """
+    is_flat = torso in ("mlp", "simba")
     if not observe.is_shape(obs_shape):
         shapes = observe.leaf_shapes(obs_shape)
-        pictures = [torso != "mlp" and _is_image(shape, torso) for shape in shapes]
-        if torso not in ("auto", "mlp") and not any(pictures):
+        pictures = [not is_flat and _is_image(shape, torso) for shape in shapes]
+        if torso != "auto" and not is_flat and not any(pictures):
             raise ValueError(
                 f"torso {torso!r} needs an image among the parts of an observation, "
                 f"got {shapes}; use mlp."
@@ -175,11 +221,22 @@ def make_torso(
             for shape, is_picture in zip(shapes, pictures, strict=True)
         )
         ndims = tuple(map(len, shapes))
-        return Joined(encoders, ndims, MLP(hidden_sizes, act, 1, **style))
+        last = make_torso(torso if is_flat else "mlp", (1,), hidden_sizes, act, **style)
+        return Joined(encoders, ndims, last)
     if torso == "auto":
         torso = "cnn" if _is_image(obs_shape, torso) else "mlp"
     if torso == "mlp":
         return MLP(hidden_sizes, act, len(obs_shape), **style)
+    if torso == "simba":
+        if len(set(hidden_sizes)) != 1:
+            raise ValueError(
+                "torso 'simba' has as many blocks as hidden_sizes (or critic_hidden_"
+                f"sizes) has entries, all of one width, such as (512, 512), got "
+                f"{hidden_sizes}."
+            )
+        # Its norms are in the blocks.
+        rest: dict[str, Any] = {k: v for k, v in style.items() if k != "layer_norm"}
+        return SimBa(hidden_sizes, act, len(obs_shape), **rest)
     least = _SMALLEST[torso]
     if len(obs_shape) != 3 or min(obs_shape[:2]) < least:
         instead = "mlp" if len(obs_shape) != 3 or torso == "cnn" else "cnn or mlp"

@@ -22,32 +22,21 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.programs import Members, check_divides
+from purerl.execution.programs import check_divides
+from purerl.population import search as common
 from purerl.population.schedules import ConfigSchedule
-from purerl.population.search import (
-    Fitness,
-    PopulationSearch,
-    Result,
-    SearchOptions,
-    check_size,
-    fitness_option,
-    ranking,
-)
-from purerl.population.space import Hyper, Space, member_keys
+from purerl.population.space import Hyper, Space
 from purerl.report import plots
 from purerl.report.plots.searches import last_known
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
-from purerl.search.fitness import check_own
-from purerl.search.protocol import Outcome, Request
-from purerl.space.axes import variable_of
+from purerl.search.fitness import check_fitness, check_own
 from purerl.sweeps.groups import check_axes
 
 if TYPE_CHECKING:
     import xarray as xr
 
-BRACKETS = ("hyperband", "one")
 # Pieces in which a run is cut, so that a kill costs no more than one of them.
 PIECES = 20
 
@@ -131,16 +120,10 @@ def make_plan(
     Raises:
         ConfigError: numbers that leave no rung before the end, and so on.
     """
-    if kind not in BRACKETS:
-        raise ConfigError(
-            f"brackets must be one of {', '.join(BRACKETS)}, got {kind!r}."
-        )
-    check_eta("eta", eta)
     if min_updates * eta > num_updates:
         raise ConfigError(
             f"min_updates must leave room for a rung before the end: at most "
-            f"{num_updates} / eta = {num_updates // eta}, got {min_updates}. Lower it, "
-            "or raise total_timesteps."
+            f"{num_updates} / eta = {num_updates // eta}, got {min_updates}."
         )
     last = 0
     while min_updates * eta ** (last + 1) <= num_updates:
@@ -189,28 +172,7 @@ def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) ->
     return min(reversed(widths), key=seconds)
 
 
-class HalvingState(NamedTuple):
-    """The state of successive halving, of `S` searches with `N` members each.
-
-    Attributes:
-        number: The number of milestones that have been passed.
-        hyper: Hyperparameters of all members by name, `[S N]`.
-        alive: Numbers of the members that go on, ascending, `[A]`.
-        kept: Rows of the members that go on among the members before, `[A]`.
-        score: Scores at the last milestone of the members that reached it; NaN where
-            nothing is known.
-        diverged: Whether each member that reached it met a number that was not finite.
-    """
-
-    number: int
-    hyper: Hyper
-    alive: np.ndarray
-    kept: np.ndarray
-    score: np.ndarray
-    diverged: np.ndarray
-
-
-class HalvingSearch(PopulationSearch):
+class HalvingSearch(common.PopulationSearch):
     """Successive halving as a search.
 
     Args:
@@ -240,57 +202,28 @@ class HalvingSearch(PopulationSearch):
         )
         super().__init__(space, seeds, options, plan.size, plan.milestones)
 
-    def trained(self) -> list[int]:
-        """Return how many members train up to each milestone, if none diverges."""
-        return [len(self.seeds) * self.plan.alive(until) for until in self.milestones]
+    def trained(self, until: int) -> int:
+        """Return how many members train up to a milestone, if none diverges."""
+        return len(self.seeds) * self.plan.alive(until)
 
     def lanes(self) -> int:
         """Return a width of which few lanes are empty at any time."""
         return choose_lanes(self.plan, len(self.seeds), make_workers())
 
-    def numbers(self, state: HalvingState) -> np.ndarray:
-        """Return the numbers of the members that go on."""
-        return state.alive
+    def judges(self, until: int) -> bool:
+        """Return whether a milestone is a rung; between rungs nobody is judged."""
+        return until in self.plan.rungs
 
-    def init(self) -> HalvingState:
-        """Return the state before the first milestone: everyone, at random points."""
-        unknown = np.full(len(self.everyone), np.nan)
-        hyper = self.space.draws(self.size, self.seeds)
-        none = np.zeros(len(self.everyone), bool)
-        return HalvingState(0, hyper, self.everyone, self.everyone, unknown, none)
+    def decide(
+        self, state: common.PopulationState, found: common.Fitness, until: int
+    ) -> tuple[Hyper, np.ndarray, np.ndarray]:
+        """Let those go on who are among the best of their bracket."""
+        goes_on = self._survivors(found, state.alive, until)
+        return state.hyper, state.alive[goes_on], np.flatnonzero(goes_on)
 
-    def ask(self, state: HalvingState) -> Request | None:
-        """Return the request up to the next milestone; None after the last."""
-        if state.number == len(self.milestones):
-            return None
-        until, alive = self.milestones[state.number], state.alive
-        keys = member_keys(self.seeds, self.size)[alive]
-        hyper = {name: values[alive] for name, values in state.hyper.items()}
-        # Between rungs nobody is judged.
-        is_rung = until in self.plan.rungs
-        return Request(
-            Members(keys, self.space.overrides(hyper)),
-            until,
-            parents=state.kept if state.number else None,
-            evaluation_keys=self.episodes(state, state.number) if is_rung else None,
-        )
-
-    def tell(
-        self, state: HalvingState, request: Request, outcome: Outcome
-    ) -> HalvingState:
-        """Return the state after a milestone, with those who go on."""
-        found = self.measure(outcome, request.until)
-        goes_on = self._survivors(found, state.alive, request.until)
-        return HalvingState(
-            state.number + 1,
-            state.hyper,
-            state.alive[goes_on],
-            np.flatnonzero(goes_on),
-            found.score,
-            found.diverged,
-        )
-
-    def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
+    def _survivors(
+        self, found: common.Fitness, alive: np.ndarray, until: int
+    ) -> np.ndarray:
         """Return which members go on after a milestone, `[A]` bool.
 
         Members that diverged are dropped at every milestone; at a rung so are those
@@ -311,12 +244,14 @@ class HalvingSearch(PopulationSearch):
                 continue
             for place in np.unique(search):
                 group = np.flatnonzero((bracket_of == number) & (search == place))
-                order = ranking(Fitness(found.score[group], found.diverged[group]))
+                order = common.ranking(
+                    common.Fitness(found.score[group], found.diverged[group])
+                )
                 kept[group[order[plan.survivors(number, rung) :]]] = False
         return kept
 
 
-class HalvingResult(Result):
+class HalvingResult(common.Result):
     """A search's course: labelled arrays, who reached which rung, the best member.
 
     Attributes:
@@ -330,7 +265,7 @@ class HalvingResult(Result):
         self.plan = search.plan
         if self.states is not None:
             # Members that diverged at the very end did not reach the end.
-            kept = self.steps[-1].after.kept
+            kept = self.steps[-1].after.parents
             self.states = jax.tree.map(lambda x: x[kept], self.states)
 
     @cached_property
@@ -360,20 +295,15 @@ class HalvingResult(Result):
         variables["trained_updates"] = (dims, trained)
         variables["diverged_at"] = (dims, diverged_at)
         scores = [
-            self._filled(step.before.alive, step.after.score)
+            self.by_member(step, step.after.score)
             for step in self.steps
             if step.request.until in self.plan.rungs
         ]
         empty = np.empty((len(self.seeds), self.plan.size, 0))
         stacked = np.stack(scores, -1) if scores else empty
         variables["score"] = ((*dims, "rung"), stacked)
-        for name in self.train_names():
-            rows = [
-                self._filled(step.before.alive, step.outcome.train[name])
-                for step in self.steps
-            ]
-            variable = variable_of(name, self.space.axes)
-            variables[variable] = ((*dims, "segment"), np.concatenate(rows, -1))
+        for name, values in self.train().items():
+            variables[name] = ((*dims, "segment"), values)
         coords = {
             "seed": list(self.seeds),
             "bracket": ("point", self.plan.bracket_of()),
@@ -395,7 +325,7 @@ class HalvingResult(Result):
     def final_scores(self) -> dict[int, float]:
         """Return the scores of the members that got to the end, by place."""
         last = self.steps[-1].after
-        return dict(zip(last.alive.tolist(), last.score[last.kept], strict=True))
+        return dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
 
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the member itself, for every step: no member copies another."""
@@ -418,13 +348,6 @@ class HalvingResult(Result):
         shape = (len(self.seeds), self.plan.size)
         return trained.reshape(shape).astype(int), diverged.reshape(shape)
 
-    def _filled(self, alive: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Values of those alive `[A, ...]` among all, `[S, N, ...]`."""
-        shape = (len(self.seeds) * self.plan.size, *values.shape[1:])
-        filled = np.full(shape, np.nan)
-        filled[alive] = values
-        return filled.reshape(len(self.seeds), self.plan.size, *values.shape[1:])
-
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
@@ -432,7 +355,7 @@ DEFAULT_RUNGS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class HalvingOptions(SearchOptions):
+class HalvingOptions(common.SearchOptions):
     """The options of `purerl.halving`."""
 
     tool: ClassVar[str] = "halving"
@@ -462,9 +385,10 @@ class HalvingOptions(SearchOptions):
         "hyperband",
         "All brackets of Hyperband, or the one of successive halving.",
         kind=Literal["hyperband", "one"],
+        check=lambda name, kind: check_fitness(kind, ("hyperband", "one"), name),
         keep=FIXED,
     )
-    fitness: Any = fitness_option("evaluation")
+    fitness: Any = common.judged_by("evaluation")
 
 
 @tool(HalvingOptions)
@@ -500,7 +424,7 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
     space = Space(asked.config, asked.axes)
     check_axes([space.group], space.axes)
     check_own(asked.fitness, space.bound)
-    seeds = check_size(space, asked, asked.num_points or 1)
+    seeds = common.check_size(space, asked, asked.num_points or 1)
     updates = space.bound.plan.num_updates
     rung = asked.min_updates or max(1, updates // asked.eta**DEFAULT_RUNGS)
     reason = "every rung is the end of a segment"

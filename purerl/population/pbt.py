@@ -10,35 +10,26 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from purerl import auto
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.programs import Members, check_divides
+from purerl.execution.programs import check_divides
+from purerl.population import search as common
 from purerl.population.schedules import ConfigSchedule
-from purerl.population.search import (
-    Fitness,
-    PopulationSearch,
-    Result,
-    SearchOptions,
-    check_size,
-    fitness_option,
-    ranking,
-)
-from purerl.population.space import Hyper, Space, child_keys, member_keys
+from purerl.population.space import Hyper, Space, child_keys
 from purerl.report import plots
 from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_own
-from purerl.search.protocol import Outcome, Request
-from purerl.space.axes import variable_of
 from purerl.storage import folders
 from purerl.sweeps.groups import check_axes, first_values
 from purerl.train import check_may_move
+from purerl.types import Array
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +39,7 @@ _EXPLOIT = 2
 
 
 def truncation(
-    fitness: Fitness, quantile: float, stream: tuple[int, ...]
+    fitness: common.Fitness, quantile: float, stream: tuple[int, ...]
 ) -> np.ndarray:
     """Return whose state each member goes on with.
 
@@ -66,7 +57,7 @@ def truncation(
         if all have diverged.
     """
     size = len(fitness.score)
-    order = ranking(fitness)
+    order = common.ranking(fitness)
     healthy = order[~fitness.diverged[order]]
     if not len(healthy):
         return np.arange(size)
@@ -90,7 +81,7 @@ def truncation(
     return parents
 
 
-def _is_better(fitness: Fitness, one: int, other: int) -> bool:
+def _is_better(fitness: common.Fitness, one: int, other: int) -> bool:
     """Return whether `one` scores higher; an unknown score is below every known one."""
     if not np.isfinite(fitness.score[one]):
         return False
@@ -115,26 +106,7 @@ def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
     return line
 
 
-class PBTState(NamedTuple):
-    """The state of population-based training, of `S` searches with `P` members each.
-
-    Attributes:
-        round: The number of rounds that have ended.
-        hyper: Hyperparameters of the next round by name, `[S P]`.
-        parent: The member whose state each member goes on with, rows `[S P]` of all
-            members.
-        score: Scores of the last round, `[S P]`.
-        diverged: Whether a member met a number that was not finite, `[S P]`.
-    """
-
-    round: int
-    hyper: Hyper
-    parent: np.ndarray
-    score: np.ndarray
-    diverged: np.ndarray
-
-
-class PBTSearch(PopulationSearch):
+class PBTSearch(common.PopulationSearch):
     """Population-based training as a search.
 
     Args:
@@ -155,58 +127,38 @@ class PBTSearch(PopulationSearch):
         super().__init__(space, seeds, options, options["population"], ends)
         self.member_of = self.everyone % self.size
 
-    def trained(self) -> list[int]:
+    def trained(self, until: int) -> int:
         """Return the number of members, all of which train to the end."""
-        return [len(self.everyone)] * len(self.milestones)
+        return len(self.everyone)
 
     def lanes(self) -> int:
         """Return the width of a block for all members."""
         return default_lanes(len(self.everyone), make_workers())
 
-    def numbers(self, state: PBTState) -> np.ndarray:
-        """Return the numbers of all members."""
-        return self.everyone
+    def keys(self, state: common.PopulationState) -> tuple[Array, np.ndarray | None]:
+        """Return keys of all members: copies get their own."""
+        if not state.number:
+            return super().keys(state)
+        keys = child_keys(self.search_of, state.number - 1, self.member_of)
+        return keys, state.parents != self.everyone
 
-    def init(self) -> PBTState:
-        """Return the state before the first round: random hyperparameters."""
-        unknown = np.full(len(self.everyone), np.nan)
-        healthy = np.zeros(len(self.everyone), bool)
-        hyper = self.space.draws(self.size, self.seeds)
-        return PBTState(0, hyper, self.everyone, unknown, healthy)
-
-    def ask(self, state: PBTState) -> Request | None:
-        """Return the request of the next round; None after the last."""
-        if state.round == len(self.milestones):
-            return None
-        keys, parents, is_copy = member_keys(self.seeds, self.size), None, None
-        if state.round:
-            parents, is_copy = state.parent, state.parent != self.everyone
-            keys = child_keys(self.search_of, state.round - 1, self.member_of)
-        return Request(
-            Members(keys, self.space.overrides(state.hyper)),
-            self.milestones[state.round],
-            parents,
-            is_copy,
-            self.episodes(state, state.round),
-        )
-
-    def tell(self, state: PBTState, request: Request, outcome: Outcome) -> PBTState:
-        """Return the state after a round: the worst copy the best and move away."""
-        found = self.measure(outcome, request.until)
+    def decide(
+        self, state: common.PopulationState, found: common.Fitness, until: int
+    ) -> tuple[Hyper, np.ndarray, np.ndarray]:
+        """Let the worst copy the best and move away; nobody does at the end."""
         parents, hyper = self.everyone, state.hyper
-        # The members' last numbers are not changed any more.
-        if state.round + 1 < len(self.milestones):
-            parents = self._exploit(found, state.round)
-            hyper = self._explore(state.hyper, parents, state.round)
-        return PBTState(state.round + 1, hyper, parents, found.score, found.diverged)
+        if state.number + 1 < len(self.milestones):
+            parents = self._exploit(found, state.number)
+            hyper = self._explore(state.hyper, parents, state.number)
+        return hyper, self.everyone, parents
 
-    def _exploit(self, found: Fitness, number: int) -> np.ndarray:
+    def _exploit(self, found: common.Fitness, number: int) -> np.ndarray:
         """Whose state each member goes on with after a round, rows `[S P]`."""
         parents = []
         for place, seed in enumerate(self.seeds):
             # Nobody copies a member of another search.
             part = slice(place * self.size, (place + 1) * self.size)
-            mine = Fitness(found.score[part], found.diverged[part])
+            mine = common.Fitness(found.score[part], found.diverged[part])
             own = truncation(mine, self.options["quantile"], (seed, number))
             parents.append(own + place * self.size)
         return np.concatenate(parents)
@@ -231,7 +183,7 @@ class PBTSearch(PopulationSearch):
         return moved
 
 
-class PBTResult(Result):
+class PBTResult(common.Result):
     """A population's course: labelled arrays, the best member and its schedule.
 
     Attributes:
@@ -259,12 +211,8 @@ class PBTResult(Result):
         for name in self.space.axes:
             numbers = self._rounds([step.before.hyper[name] for step in self.steps])
             variables[name] = (dims, self.space.labelled(name, numbers))
-        for name in self.train_names():
-            rows = [step.outcome.train[name] for step in self.steps]
-            shape = (len(self.seeds), self.size, -1)
-            both = np.concatenate(rows, 1).reshape(shape)
-            variable = variable_of(name, self.space.axes)
-            variables[variable] = (("seed", "member", "segment"), both)
+        for name, values in self.train().items():
+            variables[name] = (("seed", "member", "segment"), values)
         coords = {
             "seed": list(self.seeds),
             "updates": ("round", list(self.milestones[: len(self.steps)])),
@@ -303,15 +251,15 @@ class PBTResult(Result):
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
-        rows = [step.after.parent % self.size for step in self.steps]
+        rows = [step.after.parents % self.size for step in self.steps]
         return self._rounds(rows)
 
     def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
         if not rows:
             raise ConfigError("the search has not ended a round yet.")
-        split = np.stack(rows).reshape(len(rows), len(self.seeds), self.size)
-        return split.transpose(1, 0, 2)
+        pairs = zip(self.steps, rows, strict=True)
+        return np.stack([self.by_member(step, row) for step, row in pairs], 1)
 
 
 DEFAULT_ROUNDS = 20
@@ -339,7 +287,7 @@ def _fraction(name: str, value: float, most: float = 1.0) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class PBTOptions(SearchOptions):
+class PBTOptions(common.SearchOptions):
     """The options of `purerl.pbt`."""
 
     tool: ClassVar[str] = "pbt"
@@ -379,7 +327,7 @@ class PBTOptions(SearchOptions):
         check=_fraction,
         keep=FIXED,
     )
-    fitness: Any = fitness_option("final_return")
+    fitness: Any = common.judged_by("final_return")
     extend: bool = option(
         False,
         "Go on with the search in the folder, also a finished one, to more "
@@ -434,7 +382,7 @@ def make_search(asked: PBTOptions) -> PBTSearch:
     values = first_values(space.group, space.axes)
     check_may_move(space.bound, values, "and a population changes its numbers")
     check_own(asked.fitness, space.bound)
-    seeds = check_size(space, asked, asked.population)
+    seeds = common.check_size(space, asked, asked.population)
     ready = _ready(asked, space, stored)
     reason = "a round is whole segments"
     check_divides(asked.segment_updates, ready, "ready_updates", reason)

@@ -17,7 +17,7 @@ from purerl.runner.options import Saved, option, seeds_option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.sweeps.groups import Group, check_pieces, group_points
+from purerl.sweeps.groups import check_pieces, group_of_pieces
 from purerl.types import HostMetrics, PyTree
 
 
@@ -60,9 +60,8 @@ class ConfigSchedule(NamedTuple):
         ascends = is_whole and list(first) == sorted(set(first))
         if not ascends or first[:1] != (0,) or len(first) != len(self.values):
             raise ConfigError(
-                "a schedule begins at update 0, ascends by whole numbers, and has "
-                f"values for each piece, got pieces at {list(first)} and "
-                f"{len(self.values)} values."
+                "a schedule begins at update 0, ascends, and has values for each "
+                f"piece, got {list(first)} and {len(self.values)} values."
             )
         if any(set(values) != names for values in self.values) or not names:
             raise ConfigError(
@@ -123,47 +122,28 @@ class SchedulesSearch:
     ) -> None:
         self.schedules, self.seeds = schedules, seeds
         self.agents = np.tile(np.asarray(seeds, np.uint32), len(schedules))
-        self.group, starts = self._cut(config)
-        updates = self.group.bound.plan.num_updates
-        if starts[-1] >= updates:
-            raise ConfigError(
-                f"the schedule's last piece begins at update {starts[-1]}, but the run "
-                f"has {updates}; raise total_timesteps."
-            )
-        self.ends = (*starts[1:], updates)
-        # Every piece begins a segment.
-        self.length = length_of_pieces(starts, segment_updates) or updates
-
-    def _cut(self, config: TrainConfig) -> tuple[Group, tuple[int, ...]]:
-        """The group of all pieces, and the updates at which these begin."""
-        schedules = self.schedules
-        if not schedules:
-            raise ConfigError("train_schedules needs at least one schedule, got none.")
         for schedule in schedules:
             if not isinstance(schedule, ConfigSchedule):
                 raise ConfigError(
-                    "train_schedules takes schedules, such as that of purerl.pbt's "
-                    "result or purerl.ConfigSchedule(first_updates=(0, 50), "
-                    f"values=({{...}}, {{...}})), got {schedule!r}."
+                    "train_schedules takes schedules, such as purerl.ConfigSchedule("
+                    f"(0, 50), ({{...}}, {{...}})), got {schedule!r}."
                 )
             schedule.check()
         fields = {tuple(sorted(schedule.values[0])) for schedule in schedules}
-        if len(fields) > 1:
+        if len(fields) != 1:
             raise ConfigError(
-                f"all schedules must set the same fields, got {sorted(fields)}."
+                "train_schedules needs schedules that all set the same fields, got "
+                f"{sorted(fields)}."
             )
-        firsts = {start for schedule in schedules for start in schedule.first_updates}
-        starts = tuple(sorted(firsts))
-        points = [schedule.at(start) for start in starts for schedule in schedules]
-        groups = group_points(config, points)
-        if len(groups) > 1 or groups[0].static:
-            raise ConfigError(
-                "a schedule can change numbers only, and keeps every loss's structure: "
-                "static fields fix shapes or the program. Set them in the config."
-            )
+        starts = sorted({start for each in schedules for start in each.first_updates})
+        points = [each.at(start) for start in starts for each in schedules]
+        self.group = group_of_pieces(config, points, starts[-1])
         for schedule in schedules:
-            check_pieces(groups[0].bound, schedule.values)
-        return groups[0], starts
+            check_pieces(self.group.bound, schedule.values)
+        updates = self.group.bound.plan.num_updates
+        self.ends = (*starts[1:], updates)
+        # Every piece begins a segment.
+        self.length = length_of_pieces(starts, segment_updates) or updates
 
     def search(self) -> Search:
         """Return the search that `purerl.search.drive` carries out."""
@@ -223,13 +203,8 @@ class SchedulesSearch:
 
     def rows(self, step: Step) -> list[Row]:
         """Return the last metrics of every agent for trackers."""
-        rows = []
-        for number in range(step.request.members.size):
-            train = step.outcome.train
-            last = {name: x[number, -1].item() for name, x in train.items()}
-            last.pop("env_steps", None)
-            rows.append((number, last))
-        return rows
+        members = range(step.request.members.size)
+        return [(number, step.outcome.last_row(number)) for number in members]
 
     def _values(self, piece: int, leaf: np.ndarray) -> np.ndarray:
         """A piece's values of every schedule, each as often as there are seeds."""

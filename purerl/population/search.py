@@ -16,31 +16,26 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
 from purerl.execution.format import with_noun
 from purerl.execution.memory import require_number
+from purerl.execution.programs import Members
 from purerl.population.schedules import ConfigSchedule
-from purerl.population.space import Space, evaluation_keys
+from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.manifest import notes
-from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option
+from purerl.runner.options import FIXED, Saved, seeds_option
 from purerl.scale.devices import make_workers
 from purerl.scale.host import to_device
+from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
-from purerl.search.fitness import (
-    EVALUATION,
-    FINAL_RETURN,
-    is_own,
-    own_scores,
-    read_fitness,
-)
-from purerl.search.protocol import Outcome, Request, Row, Search, State, Step
-from purerl.space.axes import in_a_line
-from purerl.space.design import read_search_axes
+from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.space.axes import in_a_line, variable_of
+from purerl.space.design import axes_option
 from purerl.storage import folders
 from purerl.train import make_policy
 from purerl.types import Array, PyTree
 
-KINDS = (FINAL_RETURN, EVALUATION)
+KINDS = (kinds.FINAL_RETURN, kinds.EVALUATION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,17 +43,13 @@ class SearchOptions(Saved):
     """Options of every search over hyperparameters."""
 
     config: TrainConfig
-    axes: Mapping[str, Any] = option(
-        dataclasses.MISSING,
+    axes: Mapping[str, Any] = axes_option(
         "Dynamic field that the search varies, NAME=VALUES; may be repeated: "
         "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
         "entropy_coef=0,0.01,0.1.",
-        doc="Distributions by (dotted) name of the dynamic field: `purerl.loguniform`, "
+        "Distributions by (dotted) name of the dynamic field: `purerl.loguniform`, "
         "`purerl.uniform`, `purerl.choice`, or a list of values (see "
         "`purerl.population.space.perturb` for how each moves).",
-        flag="axis",
-        kind=Repeated,
-        read=read_search_axes,
     )
     _: dataclasses.KW_ONLY
     searches: int | Sequence[int] = seeds_option(
@@ -66,21 +57,15 @@ class SearchOptions(Saved):
     )
 
 
-def fitness_option(default: str) -> Any:
+def judged_by(default: str) -> Any:
     """Return the option of the kind of fitness by which members are compared."""
-    return option(
+    return kinds.fitness_option(
         default,
+        KINDS,
         "Score that members are compared by: final_return (of planned evaluations if "
-        "there are any, else of training), evaluation (of fresh episodes), or a "
-        "function of your own, package.module:function.",
-        doc="The kind of fitness. `final_return`: the last evaluation that the config "
-        "planned since the milestone before, else the return of the training episodes "
-        "since then. `evaluation`: `config.eval_episodes` fresh episodes at every "
-        "milestone that judges, the same ones for all members of a search; then "
-        "`num_evaluations=0` saves the planned ones. Or a function of "
-        "`purerl.search.fitness.AgentCurves` in JAX, or its import path.",
-        kind=str,
-        check=lambda name, value: read_fitness(value, KINDS, name),
+        "there are any, else of training), evaluation (of eval_episodes fresh "
+        "episodes, the same ones for all members of a search), or a function of your "
+        "own, package.module:function.",
         keep=FIXED,
     )
 
@@ -112,7 +97,7 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
     if outcome.score is not None:
         score = np.where(outcome.diverged, np.nan, outcome.score)
         return Fitness(score, outcome.diverged)
-    if kind == EVALUATION:
+    if kind == kinds.EVALUATION:
         assert outcome.fresh is not None
         score = outcome.fresh.episode_return.astype(np.float64)
     elif "episode_return" in outcome.evaluation:
@@ -124,7 +109,7 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
         has_new = episodes.any(1)
         score = np.where(has_new, weighted_mean(returns, episodes), returns[:, -1])
     diverged = outcome.diverged
-    if kind == EVALUATION or "episode_return" in outcome.evaluation:
+    if kind == kinds.EVALUATION or "episode_return" in outcome.evaluation:
         # An evaluation always has a return: one that is no number is a bad sign.
         diverged = diverged | ~np.isfinite(score)
     return Fitness(np.where(diverged, np.nan, score), diverged)
@@ -141,11 +126,30 @@ def ranking(fitness: Fitness) -> np.ndarray:
     return np.lexsort((np.arange(len(score)), -score, status))
 
 
+class PopulationState(NamedTuple):
+    """The state of a search, of `S` searches with `N` members each.
+
+    Attributes:
+        number: The number of milestones that have been passed.
+        hyper: Hyperparameters of all members in the next request by name, `[S N]`.
+        alive: Numbers of the members that go on, ascending, `[A]`.
+        parents: Rows among the members before of those whose state each of them goes on
+            with, `[A]`.
+        score: Scores at the last milestone of the members that reached it; NaN where
+            nothing is known.
+        diverged: Whether each member that reached it met a number that was not finite.
+    """
+
+    number: int
+    hyper: Hyper
+    alive: np.ndarray
+    parents: np.ndarray
+    score: np.ndarray
+    diverged: np.ndarray
+
+
 class PopulationSearch(abc.ABC):
     """A search over hyperparameters: its requests, and its use of their outcomes.
-
-    Its states have `hyper`, the hyperparameters `[S N]` of the next request by name,
-    and the `score` of those that the last one trained.
 
     Args:
         space: The axes that are searched, and the config.
@@ -179,6 +183,7 @@ class PopulationSearch(abc.ABC):
         """The search that `purerl.search.drive` carries out."""
         bound = self.space.bound
         spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
+        trained = [self.trained(until) for until in self.milestones]
         numbers = self.everyone.tolist()
         return Search(
             kind=self.kind,
@@ -190,13 +195,13 @@ class PopulationSearch(abc.ABC):
                 "options": self.options,
                 "seeds": list(self.seeds),
             },
-            steps=tuple((spans * self.trained()).tolist()),
+            steps=tuple((spans * trained).tolist()),
             lanes=self.lanes(),
             segment_updates=self.milestones[0],
             init=self.init,
             ask=self.ask,
             tell=self.tell,
-            score=self._own_scores if is_own(self.options["fitness"]) else None,
+            score=self._own_scores if kinds.is_own(self.options["fitness"]) else None,
             rows=self.rows,
             names={
                 n: f"seed={self.search_of[n]}-member={n % self.size}" for n in numbers
@@ -205,65 +210,87 @@ class PopulationSearch(abc.ABC):
         )
 
     @abc.abstractmethod
-    def trained(self) -> list[int]:
-        """Return how many members train up to each milestone, if none diverges."""
+    def trained(self, until: int) -> int:
+        """Return how many members train up to a milestone, if none diverges."""
 
     @abc.abstractmethod
     def lanes(self) -> int:
         """Return the width of a block where nobody asks for another one."""
 
     @abc.abstractmethod
-    def init(self) -> State:
-        """Return the state before the first request."""
+    def decide(
+        self, state: PopulationState, found: Fitness, until: int
+    ) -> tuple[Hyper, np.ndarray, np.ndarray]:
+        """Return `hyper`, `alive` and `parents` of the state after a milestone."""
 
-    @abc.abstractmethod
-    def ask(self, state: Any) -> Request | None:
+    def keys(self, state: PopulationState) -> tuple[Array, np.ndarray | None]:
+        """Return keys of all members, `[S N]`, and which of them are copies."""
+        del state
+        return member_keys(self.seeds, self.size), None
+
+    def judges(self, until: int) -> bool:
+        """Return whether members are judged at a milestone."""
+        del until
+        return True
+
+    def init(self) -> PopulationState:
+        """Return the state before the first request: everyone, at random points."""
+        unknown = np.full(len(self.everyone), np.nan)
+        hyper = self.space.draws(self.size, self.seeds)
+        healthy = np.zeros(len(self.everyone), bool)
+        everyone = self.everyone
+        return PopulationState(0, hyper, everyone, everyone, unknown, healthy)
+
+    def ask(self, state: PopulationState) -> Request | None:
         """Return the request up to the next milestone; None after the last."""
+        number, alive, fresh = state.number, state.alive, None
+        if number == len(self.milestones):
+            return None
+        until = self.milestones[number]
+        keys, is_copy = self.keys(state)
+        hyper = {name: values[alive] for name, values in state.hyper.items()}
+        if self.options["fitness"] == kinds.EVALUATION and self.judges(until):
+            fresh = evaluation_keys(self.search_of[alive], number)
+        return Request(
+            Members(keys[alive], self.space.overrides(hyper)),
+            until,
+            state.parents if number else None,
+            is_copy,
+            fresh,
+        )
 
-    @abc.abstractmethod
-    def tell(self, state: Any, request: Request, outcome: Outcome) -> State:
+    def tell(
+        self, state: PopulationState, request: Request, outcome: Outcome
+    ) -> PopulationState:
         """Return the state after a request.
 
         Raises:
             ConfigError: every member has diverged.
         """
-
-    @abc.abstractmethod
-    def numbers(self, state: Any) -> np.ndarray:
-        """Return the numbers of the members that a state's request trains."""
-
-    def episodes(self, state: Any, milestone: int) -> Array | None:
-        """Return keys of fresh episodes at a milestone, if they are the fitness."""
-        if self.options["fitness"] != EVALUATION:
-            return None
-        return evaluation_keys(self.search_of[self.numbers(state)], milestone)
-
-    def measure(self, outcome: Outcome, until: int) -> Fitness:
-        """Return the fitness of the members that reached a milestone.
-
-        Raises:
-            ConfigError: all of them have diverged.
-        """
-        if self.options["fitness"] == EVALUATION and outcome.fresh is None:
+        kind, until = self.options["fitness"], request.until
+        if kind == kinds.EVALUATION and outcome.fresh is None:
             found = Fitness(np.full(len(outcome.diverged), np.nan), outcome.diverged)
         else:
-            found = measure(outcome, self.options["fitness"])
+            found = measure(outcome, kind)
         if found.diverged.all():
             raise ConfigError(
                 f"every member has diverged by update {until}: narrow the axes, such "
                 "as a smaller upper end of learning_rate."
             )
-        return found
+        return PopulationState(
+            state.number + 1, *self.decide(state, found, until), *found
+        )
 
     def _own_scores(self, outcome: Outcome) -> np.ndarray:
-        return own_scores(self.options["fitness"], outcome.train, outcome.evaluation)
+        return kinds.own_scores(
+            self.options["fitness"], outcome.train, outcome.evaluation
+        )
 
     def rows(self, step: Step) -> list[Row]:
         """Return a row for trackers per member: metrics, score, hyperparameters."""
         rows = []
-        for row, number in enumerate(self.numbers(step.before).tolist()):
-            last = {name: x[row, -1].item() for name, x in step.outcome.train.items()}
-            last.pop("env_steps", None)
+        for row, number in enumerate(step.before.alive.tolist()):
+            last = step.outcome.last_row(row)
             hyper = {name: float(x[number]) for name, x in step.before.hyper.items()}
             for name, value in self.space.values(hyper).items():
                 if isinstance(value, int | float):
@@ -480,9 +507,25 @@ class Result(Shown):
         """Environment steps of fresh and of planned evaluations."""
         return sum(step.outcome.evaluation_steps for step in self.steps)
 
-    def train_names(self) -> list[str]:
-        """Return the names of the training metrics; none before the first milestone."""
-        return list(self.steps[0].outcome.train) if self.steps else []
+    def by_member(self, step: Step, values: np.ndarray) -> np.ndarray:
+        """Return values of the members that a step trained, `[S, N, ...]`; else NaN."""
+        shape, alive = (len(self.seeds), self.size), step.before.alive
+        if len(alive) < self.size * len(self.seeds):
+            known = values
+            values = np.full((np.prod(shape), *known.shape[1:]), np.nan)
+            values[alive] = known
+        return values.reshape(*shape, *values.shape[1:])
+
+    def train(self) -> dict[str, np.ndarray]:
+        """Return training metrics by name in a dataset, `[S, N, segments]`."""
+        rows = {
+            name: [self.by_member(s, s.outcome.train[name]) for s in self.steps]
+            for name in (self.steps[0].outcome.train if self.steps else ())
+        }
+        return {
+            variable_of(name, self.space.axes): np.concatenate(parts, -1)
+            for name, parts in rows.items()
+        }
 
     def places(self, seed: int | None) -> list[int]:
         """Return the numbers of the searches that are meant."""

@@ -41,9 +41,8 @@ class Space(FieldAxes):
         static, _ = split(config, dict.fromkeys(self.axes))
         if static:
             raise ConfigError(
-                f"the axis {next(iter(static))!r} is static: it fixes shapes or the "
-                "program, and a population shares one program. Sweep it with "
-                "purerl.sweep, or search once for each of its values."
+                f"the axis {next(iter(static))!r} is static: it fixes the program, and "
+                "a population shares one program. Sweep it with purerl.sweep."
             )
         # What is drawn: numbers, or of a choice the places of its values.
         self._numbers = {

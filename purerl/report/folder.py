@@ -167,6 +167,8 @@ def told_of_run(folder: Path) -> Told:
             f"go on with it: {program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
+    last = max(steps(folder / "checkpoints"))
+    folders.say_what_is_cut(folder, last >= int(result.metrics["update"].max()))
     result = result._replace(finished=_has_finished(stored, result.metrics))
     run = describe(folder, stored["config"], stored["seeds"])
     files = partial(tracked_files, result, say)

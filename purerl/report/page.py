@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from purerl.tuning.result import TuneResult
-    from purerl.tuning.space import Space
 
 LUCKY = (
     "A score at the end favours the lucky: train what was found again with fresh seeds "
@@ -38,20 +37,18 @@ LUCKY = (
 MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
 
 
-def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
+def folder_page(folder: Path, path: Path | None = None) -> Path:
     """Write the page of whatever a folder holds.
 
     Args:
         folder: The folder.
         path: The path of the page; `report.html` in the folder if not given.
-        kind: The kind of result, of `purerl.storage.folders`, for a folder that holds
-            two: a comparison may be written into that of an evolution.
 
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
     path = path or folder / "report.html"
-    kind = kind or folders.kind_of(folder)
+    kind = folders.kind_of(folder)
     if kind == "run":
         config = manifest.load_run(folder)["config"]
         return run_page(read_result(folder), config, path)
@@ -60,21 +57,13 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
-        from purerl.tuning.result import read
-
-        study = read(folder)
-        return study_page(study.result, study.space, study.stored, path)
+        return study_page(load(folder), path)
     if kind == "evolution":
         from purerl.comparison.result import find_comparison
 
         return evolution_page(load(folder), path, find_comparison(folder))
     if kind == folders.COMPARISON:
-        from purerl.comparison.result import load_comparison, read
-
-        command = read(folder)["command"]
-        # Not `load`, which reads the evolution where the folder holds one too.
-        result = load_comparison(folder)
-        return comparison_page(result, path, folder=str(folder), command=command)
+        return comparison_page(load(folder), path)
     if (folder / "records").is_dir():
         return _own_search_page(folder, path)
     raise ConfigError(folders.refusal(folder, kind, ", for which there is no page"))
@@ -275,21 +264,19 @@ _STUDY_CAPTIONS = {
 }
 
 
-def study_page(
-    result: "TuneResult", space: "Space", stored: Mapping[str, Any], path: Path
-) -> Path:
-    """Write the report of a study, finished or not.
+def study_page(result: "TuneResult", path: Path) -> Path:
+    """Write the report of a study with a folder, finished or not.
 
     Args:
         result: The result of the study.
-        space: The axes that the study searches.
-        stored: The manifest of the study.
         path: The path of the page.
 
     Raises:
         OSError: the page cannot be written.
     """
-    found = tuning.figures(result.rows, result.importance, space.drawn())
+    assert result.out is not None
+    stored = folders.load(result.out)
+    found = tuning.figures(result.rows, result.importance, result.space.drawn())
     captions = _STUDY_CAPTIONS.items()
     fresh = ""
     if result.holdout is not None:

@@ -20,24 +20,17 @@ if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult
 
 
-def comparison_page(
-    result: "Comparison", path: str | Path, *, folder: str = "", command: str = ""
-) -> Path:
+def comparison_page(result: "Comparison", path: str | Path) -> Path:
     """Write the report of a comparison: scores, learning curves, the settings.
 
     Args:
         result: The result of `purerl.compare` or `purerl.load_comparison`.
         path: The file to write.
-        folder: The folder that holds the comparison, if any.
-        command: The command that wrote the comparison, if any.
 
     Raises:
         OSError: the page cannot be written.
     """
     first, *others = result.about["environments"].items()
-    load = "import purerl\n\n"
-    load += f"result = purerl.load_comparison({folder or 'FOLDER'!r})"
-    options = result.about.get("options", {}).items()
     facts = {
         "environments": ", ".join(result.environments),
         "baseline": result.baseline,
@@ -45,10 +38,8 @@ def comparison_page(
         "measures": ", ".join(
             f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
-        "options": ", ".join(f"{name}={value}" for name, value in options),
-        "command": command,
     }
-    made = html.about(first[1], None, load=load, **facts)
+    made = html.about(first[1], result.out, **facts)
     for name, values in others:
         made += html.settings(values, closed=f"Configuration of {name}")
     sections = {

@@ -77,11 +77,9 @@ def open_run(
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         found = _edits(folder, stored["config"])
-        if spread := stored["data_parallel"]:
-            here = len(jax.local_devices())
-            found += [f"it is spread over {spread} devices, here are {here}"] * (
-                spread != here
-            )
+        spread, here = stored["data_parallel"], len(jax.local_devices())
+        if spread not in (0, here):
+            found.append(f"it is spread over {spread} devices, here are {here}")
         before = _of_length(stored, new) if options.extend else stored
         asked = {f"{name}_asked": new[name] for name in KEPT[:3]}
         free = (DIVERGED, "start", "keep_checkpoints")

@@ -139,8 +139,9 @@ class Reporter:
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
         if self.is_live and self.cell is None:
-            steps = {"total": self.total, "completed": self.start_steps}
-            self._task = self._bar.add_task("", words="", **steps)
+            self._task = self._bar.add_task(
+                "", total=self.total, completed=self.start_steps, words=""
+            )
             self._bar.start()
         return self
 

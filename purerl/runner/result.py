@@ -246,6 +246,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult
     seeds = tuple(stored["seeds"])
     diverged_at = read_diverged_at(stored, seeds, update)
     finished = update == bound.plan.num_updates
+    folders.say_what_is_cut(folder, finished)
     agents = config, seeds, update, state, diverged_at
     return RunResult(*agents, metrics={}, evaluation={}, finished=finished, out=folder)
 

@@ -395,18 +395,17 @@ class RunLoop:
             f"purerl: this was raised while the agent of seed {seed} made update "
             f"{update:,} in {self.bound.env.name}."
         )
-        note, saved = "nothing was saved (no out folder).", list[int]()
-        if self.folder is not None:
+        note, folder = "nothing was saved (no out folder).", self.folder
+        if folder is not None:
             if cohort.program.keeps_states and cohort.update > 0:
                 try:
                     self._save(cohort, is_last=True)
                 except checkpoint.NotSavedError as unsaved:
                     error.add_note(f"purerl: {unsaved}")
-            saved = checkpoint.steps(self.folder / "checkpoints")
             note = "no update was saved."
-        if saved:
-            go_on = manifest.how_to_go_on(self.bound.config, self.folder)
-            note = f"update {saved[-1]:,} is saved. {go_on}"
+            if saved := checkpoint.steps(folder / "checkpoints"):
+                go_on = manifest.how_to_go_on(self.bound.config, folder)
+                note = f"update {saved[-1]:,} is saved. {go_on}"
         error.add_note(f"purerl: {note}")
 
     def _restore(self) -> Restored | None:

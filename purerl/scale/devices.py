@@ -381,6 +381,7 @@ def pmap(
 def _axes_of(in_axes: Any, args: tuple) -> list[int | None]:
     """An axis, 0 or None, for every leaf of the arguments."""
     each = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+    axes: list[Any]
     try:
         whole = jax.tree.broadcast(each, args, is_leaf=lambda x: x is None)
         axes = jax.tree.leaves(whole, is_leaf=lambda x: x is None)

@@ -21,19 +21,13 @@ from purerl.report import plots
 from purerl.report.shown import Shown, View
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
+from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
-from purerl.search.protocol import (
-    Outcome,
-    Request,
-    Search,
-    Step,
-    check_request,
-    check_search,
-)
+from purerl.search import protocol
 from purerl.storage import checkpoint, folders
 from purerl.storage.checkpoint import Pace
 from purerl.storage.files import locked
@@ -55,7 +49,7 @@ class Executor:
         # Members that begin anew are trained by the program that there is.
         self._programs = current_cache()
         self._cohort: Cohort | None = None
-        self._before: Request | None = None
+        self._before: protocol.Request | None = None
         self._compile_seconds = 0.0
 
     @property
@@ -66,17 +60,17 @@ class Executor:
 
     def run(
         self,
-        request: Request,
-        last: Outcome | None = None,
+        request: protocol.Request,
+        last: protocol.Outcome | None = None,
         on_segment: OnSegment = lambda *_: None,
-    ) -> Outcome:
+    ) -> protocol.Outcome:
         """Train the members of a request, then evaluate them.
 
         Raises:
             ConfigError: the request cannot be carried out as it stands, or the members
                 do not fit the memory.
         """
-        check_request(request, self._before, self.bound.plan, self.length)
+        protocol.check_request(request, self._before, self.bound.plan, self.length)
         cohort = self._prepared(request)
         self._before = request
         held = {}
@@ -86,7 +80,7 @@ class Executor:
         curves = Curves(self.bound.plan, cohort.size, held)
         train_until(cohort, request.until, curves, on_segment)
         keys = request.evaluation_keys
-        return Outcome(
+        return protocol.Outcome(
             train=curves.train,
             evaluation=curves.evaluation,
             diverged_at=curves.diverged_at,
@@ -94,13 +88,13 @@ class Executor:
             fresh=None if keys is None else cohort.evaluate(keys),
         )
 
-    def compile(self, request: Request) -> None:
+    def compile(self, request: protocol.Request) -> None:
         """Compile what a request needs, before it is carried out."""
-        check_request(request, self._before, self.bound.plan, self.length)
+        protocol.check_request(request, self._before, self.bound.plan, self.length)
         if self._cohort is None:
             self._cohort = self._fresh(request)
 
-    def restore(self, request: Request, states: PyTree) -> None:
+    def restore(self, request: protocol.Request, states: PyTree) -> None:
         """Be as after a request was carried out."""
         self._cohort = self._fresh(request)
         self._cohort.restore(states, request.until)
@@ -111,7 +105,7 @@ class Executor:
         assert self._cohort is not None, "nothing has been trained yet"
         return self._cohort.gather()
 
-    def _fresh(self, request: Request) -> Cohort:
+    def _fresh(self, request: protocol.Request) -> Cohort:
         if self._cohort is not None:
             self._compile_seconds += self._cohort.compile_seconds
             self._cohort = None  # Its memory is needed for the next one.
@@ -123,7 +117,7 @@ class Executor:
             cache=self._programs,
         )
 
-    def _prepared(self, request: Request) -> Cohort:
+    def _prepared(self, request: protocol.Request) -> Cohort:
         """The cohort with the members of a request, as they begin."""
         parents = request.parents
         if parents is None:
@@ -154,7 +148,7 @@ class Finished(Shown):
         numbers: Numbers about how it was run, by name.
     """
 
-    steps: list[Step]
+    steps: list[protocol.Step]
     states: PyTree | None
     numbers: dict[str, Any]
 
@@ -175,7 +169,7 @@ class Finished(Shown):
         )
 
 
-def score_of(outcome: Outcome) -> np.ndarray:
+def score_of(outcome: protocol.Outcome) -> np.ndarray:
     """Return scores `[N]` of a request: the search's, fresh episodes, or training's."""
     if outcome.score is not None:
         return outcome.score
@@ -190,7 +184,9 @@ class DriveOptions(Saved):
 
     tool: ClassVar[str] = "drive"
 
-    search: Search = option(dataclasses.MISSING, doc="The search to carry out.")
+    search: protocol.Search = option(
+        dataclasses.MISSING, doc="The search to carry out."
+    )
     _: dataclasses.KW_ONLY
     extend: bool = option(
         False,
@@ -212,7 +208,7 @@ def drive(asked: DriveOptions) -> Finished:
             processes.
     """
     search, folder = asked.search, asked.folder
-    check_search(search)
+    protocol.check_search(search)
     hosts.require_one(
         f"a {search.kind} search",
         "Its members are compared after every request: start one per host, with seeds "
@@ -222,7 +218,7 @@ def drive(asked: DriveOptions) -> Finished:
         return _SearchLoop(asked).run()
 
 
-def own_lanes(search: Search, length: int) -> int:
+def own_lanes(search: protocol.Search, length: int) -> int:
     """Return a search's own width, narrower where shapes say that it would not fit."""
     return fitting_lanes(
         search.bound, search.lanes, search.lanes, length, make_workers()
@@ -233,9 +229,6 @@ class _SearchLoop:
     """One call of `drive`: the pieces that its phases share."""
 
     def __init__(self, asked: DriveOptions) -> None:
-        # Imported here, so that only those who run a search wait for rich.
-        from purerl.runner.progress import Reporter
-
         self.search, self.out, self.asked = asked.search, asked.folder, asked
         self.group = Group(choose(asked.trackers, self.out))
         self.length = asked.segment_updates or self.search.segment_updates
@@ -249,7 +242,7 @@ class _SearchLoop:
         done = sum(steps[: self.first])
         self.reporter = Reporter(max(1, sum(steps)), done, enabled=asked.progress)
 
-    def _open(self, folder: Path) -> tuple[list[Step], PyTree | None]:
+    def _open(self, folder: Path) -> tuple[list[protocol.Step], PyTree | None]:
         """Go on from a folder, at the widths that hold there."""
         search, asked = self.search, self.asked
         widths = {
@@ -295,15 +288,15 @@ class _SearchLoop:
         for count in range(len(self.steps)):
             store.tell(self.group, self.search, self.steps[: count + 1])
 
-    def _ask(self) -> Request | None:
+    def _ask(self) -> protocol.Request | None:
         state = self.steps[-1].after if self.steps else self.search.init()
         return self.search.ask(state)
 
-    def _train(self, request: Request) -> Finished:
+    def _train(self, request: protocol.Request) -> Finished:
         """Carry out requests until the search has ended or somebody stops it."""
         for line in (self._banner(request), *self.search.remarks):
             self.reporter.info(line)
-        next_request: Request | None = request
+        next_request: protocol.Request | None = request
         with Interrupt(lambda: self.group.stop) as interrupt:
             self._prepare(request)
             compiled = self.executor.compile_seconds
@@ -328,7 +321,7 @@ class _SearchLoop:
         states = self.executor.states() if is_finished else None
         return Finished(self.steps, states, numbers)
 
-    def _prepare(self, request: Request) -> None:
+    def _prepare(self, request: protocol.Request) -> None:
         """Compile, and be as after the last step that is done."""
         if self.steps:
             self.executor.restore(self.steps[-1].request, self.states)
@@ -336,7 +329,7 @@ class _SearchLoop:
         else:
             self.executor.compile(request)
 
-    def _step(self, request: Request) -> None:
+    def _step(self, request: protocol.Request) -> None:
         """Train what is asked for, tell the search, keep the step."""
         number = len(self.steps)
         steps_per_update = self.search.bound.plan.steps_per_update
@@ -353,7 +346,7 @@ class _SearchLoop:
         if self.search.score is not None:
             outcome = outcome._replace(score=self.search.score(outcome))
         after = self.search.tell(before, request, outcome)
-        step = Step(request, outcome, before, after)
+        step = protocol.Step(request, outcome, before, after)
         if self.out is not None:
             store.save_step(self.out, number, step)
         self.steps.append(step)
@@ -375,7 +368,7 @@ class _SearchLoop:
                 raise
             say(f"{error} The search goes on without it.")
 
-    def _banner(self, request: Request) -> str:
+    def _banner(self, request: protocol.Request) -> str:
         device, bound = jax.local_devices()[0], self.search.bound
         left = self.search.steps[self.first :]
         return (
@@ -397,7 +390,10 @@ class _SearchLoop:
 
 @in_32_bits
 def dry_run(
-    search: Search, *, lanes: int | None = None, segment_updates: int | None = None
+    search: protocol.Search,
+    *,
+    lanes: int | None = None,
+    segment_updates: int | None = None,
 ) -> None:
     """Print what a search would cost here, and train nothing of it.
 
@@ -417,7 +413,7 @@ def dry_run(
     """
     lanes = as_count("lanes", lanes)
     segment_updates = as_count("segment_updates", segment_updates)
-    check_search(search)
+    protocol.check_search(search)
     length = segment_updates or search.segment_updates
     request = search.ask(search.init())
     if request is None:
@@ -425,7 +421,7 @@ def dry_run(
             f"the {search.kind} search asks for nothing: ask must return a request in "
             "the state that init gives."
         )
-    check_request(request, None, search.bound.plan, length)
+    protocol.check_request(request, None, search.bound.plan, length)
     members = request.members
     part = Part(search.bound, members.size, sum(search.steps), members)
     note = "; fresh evaluations that it asks for take more"

@@ -23,6 +23,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.networks.modules import imported_at, is_importable, path_of
 from purerl.precision import in_32_bits
+from purerl.runner.options import option
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, Metrics
 
@@ -82,6 +83,21 @@ def read_fitness(kind: Any, accepted: Sequence[str], name: str = "fitness") -> s
     if not callable(found := imported_at(name, kind, _EXAMPLE)):
         raise ConfigError(f"{name} must name a function, and {kind} is {found!r}.")
     return kind
+
+
+def fitness_option(
+    default: str, accepted: Sequence[str], help: str, keep: str = ""
+) -> Any:
+    """Return the option of a kind of fitness, of which a tool can measure some."""
+    return option(
+        default,
+        help,
+        doc=f"{help} The function, or its import path, takes "
+        "`purerl.search.fitness.AgentCurves` in JAX.",
+        kind=str,
+        check=lambda name, kind: read_fitness(kind, accepted, name),
+        keep=keep,
+    )
 
 
 def is_own(kind: Any) -> bool:

@@ -64,7 +64,6 @@ def open_folder(
         "format": FORMAT,
         **search.spec,
         **widths,
-        **folders.made_with(),
     }
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -159,6 +158,7 @@ def restore(
         folders.refuse_lost_checkpoints(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
+    folders.say_what_is_cut(folder, done >= len(list(folder.glob("records/*.npz"))))
     state, steps = search.init(), []
     for number in range(done):
         request = search.ask(state)
@@ -220,7 +220,10 @@ def load(path: Path) -> HostMetrics:
         ConfigError: it is missing or damaged.
     """
     try:
-        return load_arrays(path)
+        record = load_arrays(path)
+        # A checkpoint may have come in its place.
+        _ = record["request"], record["diverged_at"], record["keys"]
+        return record
     except DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Put back a copy of it, or "

@@ -76,6 +76,12 @@ class Outcome(NamedTuple):
         """The members with a number that was not finite, `[N]` bool."""
         return self.diverged_at >= 0
 
+    def last_row(self, member: int) -> dict[str, Any]:
+        """Return the last training metrics of a member, but its environment steps."""
+        last = {name: rows[member, -1].item() for name, rows in self.train.items()}
+        last.pop("env_steps", None)
+        return last
+
     @property
     def evaluation_steps(self) -> int:
         """Environment steps of fresh and of planned evaluations."""
@@ -200,59 +206,45 @@ def check_request(
     Raises:
         ConfigError: naming the field, what it is and what it must be.
     """
+
+    def must(holds: Any, name: str, words: str, got: Any) -> None:
+        if not holds:
+            raise ConfigError(f"{name} of a request must be {words}, got {got}.")
+
     size, until, total = request.members.size, request.until, plan.num_updates
-    if size < 1:
-        raise ConfigError("members of a request must be at least one, got none.")
-    goes_on = before is not None and request.parents is not None
-    first = before.until if before is not None and goes_on else 0
-    if not first < until <= total or (until % length and until != total):
-        raise ConfigError(
-            f"until of a request must be above {first}, what its members have seen, "
-            f"and a multiple of segment_updates = {length}, or {total}, the end of the "
-            f"run, got {until}."
-        )
+    parents, is_copy, keys = request.parents, request.is_copy, request.evaluation_keys
+    must(size > 0, "members", "at least one", "none")
+    first = 0 if before is None or parents is None else before.until
+    must(
+        first < until <= total and (until % length == 0 or until == total),
+        "until",
+        f"above {first}, what its members have seen, and a multiple of segment_updates "
+        f"= {length}, or {total}, the end of the run",
+        until,
+    )
     for path, leaf in jax.tree_util.tree_leaves_with_path(request.members.overrides):
-        if not np.ndim(leaf) or np.shape(leaf)[0] != size:
-            name = jax.tree_util.keystr(path)
-            raise ConfigError(
-                f"overrides of a request must have a value for each of its {size} "
-                f"members, {name} has the shape {np.shape(leaf)}."
-            )
-    keys = request.evaluation_keys
-    if keys is not None and np.shape(keys) != (size,):
-        raise ConfigError(
-            f"evaluation_keys of a request must be a key for each of its {size} "
-            f"members, got the shape {np.shape(keys)}."
-        )
-    _check_parents(request, before, size)
-
-
-def _check_parents(request: Request, before: Request | None, size: int) -> None:
-    parents, is_copy = request.parents, request.is_copy
-    if parents is None or before is None:
-        if parents is not None or is_copy is not None:
-            raise ConfigError(
-                "parents of the first request must be None, as nobody has been trained "
-                "yet, and is_copy of a request without parents too."
-            )
+        shape, name = np.shape(leaf), f"overrides{jax.tree_util.keystr(path)}"
+        must(shape[:1] == (size,), name, f"a value for each of {size} members", shape)
+    if keys is not None:
+        shape, words = np.shape(keys), f"a key for each of {size} members"
+        must(shape == (size,), "evaluation_keys", words, shape)
+    if before is None or parents is None:
+        first = "None in the first request, and is_copy where there are no parents"
+        must(parents is None and is_copy is None, "parents", first, parents)
         return
     rows, mask, past = np.asarray(parents), np.asarray(is_copy), before.members.size
     is_whole = rows.shape == (size,) and np.issubdtype(rows.dtype, np.integer)
-    if not is_whole or not ((0 <= rows) & (rows < past)).all():
-        raise ConfigError(
-            f"parents of a request must be a row from 0 to {past - 1} of the request "
-            f"before for each of its {size} members, got {_brief(parents)}."
-        )
+    must(
+        is_whole and ((0 <= rows) & (rows < past)).all(),
+        "parents",
+        f"a row from 0 to {past - 1} of the request before for each of {size} members",
+        parents,
+    )
     ascends = is_copy is None and (np.diff(rows) > 0).all()
-    is_mask = mask.dtype == bool and mask.shape == (size,) and size == past
-    if not ascends and not is_mask:
-        raise ConfigError(
-            "parents of a request must ascend, none twice, or is_copy must have a "
-            f"truth value for each of as many members as before ({past}), got "
-            f"{_brief(parents)} and {_brief(is_copy)}."
-        )
-
-
-def _brief(values: Any) -> str:
-    text = str(np.asarray(values).tolist())
-    return text if len(text) < 80 else f"{text[:70]}..."
+    must(
+        ascends or (mask.dtype == bool and mask.shape == (size,) == (past,)),
+        "parents",
+        "ascending, none twice, or is_copy a truth value for each of as many members "
+        f"as before ({past})",
+        f"{parents} and {is_copy}",
+    )

@@ -142,7 +142,9 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
 
 def _parts(value: Any) -> tuple[str, Any]:
     """The name of a group of values, of a record or of a function, and its parts."""
-    if isinstance(value, Mapping | list | tuple):
+    if isinstance(value, Mapping):
+        return "dict", value
+    if isinstance(value, list | tuple):
         return type(value).__name__, value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [getattr(value, name) for name in field_names(value)]

@@ -139,8 +139,7 @@ def check_apart(name: str, values: Sequence[Any]) -> None:
         if known.setdefault(text, env) is not env:
             raise ConfigError(
                 f"the axis {name!r} has several objects that are written alike, "
-                f"{text}: nothing tells their results apart. Make them differ in an "
-                "attribute that is a number, a text or an array, or make a sweep each."
+                f"{text}: nothing tells their results apart."
             )
 
 

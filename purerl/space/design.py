@@ -5,25 +5,22 @@ or independent draws (random).
 """
 
 import ast
+import dataclasses
 import math
 import operator
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl import registry
 from purerl.config import ConfigError
-from purerl.envs.options import guess
 from purerl.runner.arguments import as_seed
+from purerl.runner.options import Repeated, option
 from purerl.scale.devices import required
 from purerl.space.axes import (
     check_apart,
     choice,
-    identities,
-    in_a_line,
     loguniform,
     plain,
     read_axis,
@@ -109,15 +106,6 @@ def expand(
         )
     num = max(lengths.values(), default=1)
     points = [{name: values[name][i] for name in values} for i in range(num)]
-    keys = [identities(name, axis) for name, axis in values.items()]
-    times = Counter(zip(*keys, strict=True))
-    named = zip(points, zip(*keys, strict=True), strict=True)
-    twice = {f"({in_a_line(point)})" for point, key in named if times[key] > 1}
-    if twice:
-        raise ConfigError(
-            f"the zip has {', '.join(sorted(twice))} more than once; give "
-            "each point once, and more seeds for repetitions."
-        )
     return Design("zip", tuple(values), (num,), tuple(points))
 
 
@@ -163,13 +151,6 @@ def _geomspace(low: float, high: float, count: int) -> list[float]:
     return np.geomspace(low, high, count).tolist()
 
 
-# Functions of an axis that take so many values, and what these are.
-ARGUMENTS = {
-    "linspace": "low, high, count",
-    "geomspace": "low, high, count",
-    "uniform": "low, high",
-    "loguniform": "low, high",
-}
 FUNCTIONS = {
     "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
     "geomspace": _geomspace,
@@ -198,18 +179,25 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
     return axes
 
 
-def read_search_axes(texts: Sequence[str]) -> dict[str, Any]:
-    """Read the axes of a search by name, of which there is at least one.
+def axes_option(help: str, doc: str, needed: bool = True) -> Any:
+    """Return the option of the axes of a tool.
 
-    Raises:
-        ConfigError: none, or see `read_axes`.
+    Args:
+        help: The help of the flag.
+        doc: What the documentation of the keyword says.
+        needed: Whether there must be at least one axis.
     """
-    if not texts:
-        raise ConfigError(
-            "a search needs at least one axis, got none; for example "
-            '--axis "learning_rate=loguniform(1e-4,1e-2)".'
-        )
-    return read_axes(texts)
+
+    def read(texts: Sequence[str]) -> dict[str, Any]:
+        if needed and not texts:
+            raise ConfigError(
+                "a search needs at least one axis, got none; for example "
+                '--axis "learning_rate=loguniform(1e-4,1e-2)".'
+            )
+        return read_axes(texts)
+
+    default = dataclasses.MISSING if needed else None
+    return option(default, help, doc=doc, flag="axis", kind=Repeated, read=read)
 
 
 def parse_axis(text: str) -> tuple[str, Any]:
@@ -232,31 +220,12 @@ def parse_axis(text: str) -> tuple[str, Any]:
     function = function.strip()
     if not (bracket and function.isidentifier() and values.endswith(")")):
         return name, _literals(values)
-    if function in FUNCTIONS:
-        return name, _called(function, _literals(inside[:-1]), text)
-    hint = guess(function, FUNCTIONS)
-    if hint and not registry.is_known(function):
-        raise ConfigError(
-            f"cannot read the axis {text!r}: there is no function {function!r}.{hint} "
-            f"Functions: {', '.join(FUNCTIONS)}."
-        )
-    return name, _literals(values)
-
-
-def _called(function: str, values: list[Any], text: str) -> Any:
-    """Return what a function of an axis makes of its values."""
-    wanted = ARGUMENTS.get(function, "")
-    if wanted and len(values) != wanted.count(",") + 1:
-        raise ConfigError(
-            f"cannot read the axis {text!r}: {function} takes ({wanted}), got "
-            f"{len(values)} of them."
-        )
+    if function not in FUNCTIONS:
+        return name, _literals(values)
     try:
-        return FUNCTIONS[function](*values)
-    except ConfigError:
-        raise
+        return name, FUNCTIONS[function](*_literals(inside[:-1]))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"cannot read the axis {text!r}: {error}.") from None
+        raise ConfigError(f"cannot read the axis {text!r}: {error}") from None
 
 
 def _literals(text: str) -> list[Any]:
@@ -269,10 +238,11 @@ def _literals(text: str) -> list[Any]:
             current = ""
         else:
             current += character
-    return [_literal(part.strip()) for part in [*parts, current] if part.strip()]
+    return [literal(part.strip()) for part in [*parts, current] if part.strip()]
 
 
-def _literal(text: str) -> Any:
+def literal(text: str) -> Any:
+    """Return the Python value that a text writes; other text as it is."""
     try:
         return plain(ast.literal_eval(text))
     except (ValueError, SyntaxError, RecursionError, MemoryError):

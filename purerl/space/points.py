@@ -1,8 +1,8 @@
 """A point in a config: which fields it sets, and what config comes of it."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from purerl import serialise
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.algorithms import config_class, name_of
 from purerl.config import (
+    ENV_FIELDS,
     TASK_FIELDS,
     ConfigError,
     TrainConfig,
@@ -114,7 +115,12 @@ def resolve_point(
 
 
 def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
-    """Return the whole config of a point, as `purerl.run` takes it."""
+    """Return the whole config of a point, as `purerl.run` takes it.
+
+    Of a folder that was read without the module of its parts there is the task alone.
+    """
+    if type(config) is TrainConfig:
+        return config
     base, overrides = resolve_point(config, point)
     return apply_overrides(base, overrides)
 
@@ -240,3 +246,55 @@ def _is_fraction(value: Any) -> bool:
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return jnp.issubdtype(value.dtype, jnp.floating)
     return isinstance(value, float)
+
+
+# A name, changes of the config by name (and `name`, what to call it), or a config.
+Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
+# What a config that stands for an environment says to configs of other algorithms.
+CARRIED_FIELDS = (*ENV_FIELDS, "total_timesteps")
+
+
+class Task(NamedTuple):
+    """An environment in which everything that is compared trains.
+
+    Attributes:
+        name: The environment's name.
+        config: The config in this environment.
+        changes: What it changes of the config, by name of the field.
+    """
+
+    name: str
+    config: TrainConfig
+    changes: dict[str, Any]
+
+
+def read_environments(config: TrainConfig, environments: Environments) -> list[Task]:
+    """Return the environments in their order; the config's own where none are given.
+
+    Where two have one name, all are numbered.
+
+    Raises:
+        ConfigError: an entry of another kind, or an unknown field.
+    """
+    if isinstance(environments, str | Mapping | TrainConfig):
+        environments = [environments]
+    tasks = []
+    for entry in environments or [{}]:
+        if isinstance(entry, TrainConfig) and type(entry) is type(config):
+            changes = {field: getattr(entry, field) for field in CARRIED_FIELDS}
+            name, changed = None, entry
+        elif isinstance(entry, str | Mapping):
+            changes = {"env": entry} if isinstance(entry, str) else dict(entry)
+            name, changed = changes.pop("name", None), config.replace(**changes)
+        else:
+            raise ConfigError(
+                "environments takes names, changes of the config by name, and "
+                f"{type(config).__name__}s, got {entry!r}."
+            )
+        name = str(name or serialise.env_name(changed.env))
+        tasks.append(Task(name, changed, changes))
+    if len({task.name for task in tasks}) < len(tasks):
+        tasks = [
+            task._replace(name=f"{task.name} #{n}") for n, task in enumerate(tasks)
+        ]
+    return tasks

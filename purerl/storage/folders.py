@@ -27,17 +27,17 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.format import program, quoted, this_command
-from purerl.scale.host import DEFAULT_IMPL, impl_here
+from purerl.execution.format import program, quoted, say, this_command
+from purerl.scale.host import impl_here
 from purerl.storage.files import read_json, write_json
 
 MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
 # What trackers have been told of what is in the folder.
 TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
-CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
+CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots", "trained")
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-COMPARISON, COMPARISON_FILE = "comparison", "comparison.json"
+COMPARISON = "comparison"
 # Entries of a manifest.
 PRNG_IMPL, PARTITIONABLE = "prng_impl", "threefry_partitionable"
 Spec = dict[str, Any]
@@ -85,7 +85,7 @@ KINDS = {
     "evolution": Kind(
         "an evolution", "{purerl} evolve --resume {folder}", noun="evolution"
     ),
-    COMPARISON: Kind("a comparison"),
+    COMPARISON: Kind("a comparison", noun="comparison"),
 }
 
 
@@ -95,19 +95,7 @@ def kind_of(folder: Path) -> str:
     Raises:
         ConfigError: nothing that purerl has written, or a manifest that is damaged.
     """
-    if not (folder / MANIFEST).exists() and _is_comparison(folder):
-        return COMPARISON
     return str(load(folder).get("kind"))
-
-
-def holds_comparison(folder: Path) -> bool:
-    """Return whether there is a comparison that has ended in a folder."""
-    return (folder / COMPARISON_FILE).exists()
-
-
-def _is_comparison(folder: Path) -> bool:
-    # Without the file its call has not ended, or somebody has deleted it.
-    return holds_comparison(folder) or (folder / "trained").is_dir()
 
 
 def is_tracked(kind: str) -> bool:
@@ -194,12 +182,6 @@ def _random_numbers() -> dict[str, Any]:
     """How this process makes random numbers."""
     is_partitionable: Any = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
     return {PRNG_IMPL: impl_here(), PARTITIONABLE: bool(is_partitionable)}
-
-
-def unusual_random_numbers() -> dict[str, Any]:
-    """Return how this process makes random numbers, where that is not JAX's default."""
-    usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
-    return {name: x for name, x in _random_numbers().items() if x != usual[name]}
 
 
 def refuse_other_keys(where: str, theirs: str, here: str) -> None:
@@ -519,8 +501,6 @@ def load(folder: Path) -> Spec:
             "has written (out)."
         )
     if not path.exists():
-        if _is_comparison(folder):
-            raise ConfigError(not_wanted(folder, COMPARISON, "run"))
         raise ConfigError(
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
@@ -593,6 +573,15 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     return read_json(path, "Repeat the call that wrote it: it is written anew.")
+
+
+def say_what_is_cut(folder: Path, is_finished: bool) -> None:
+    """Say of what had finished that its last checkpoint is not there."""
+    if not is_finished and (folder / SUMMARY).exists():
+        say(
+            f"{folder / SUMMARY} is of more than {folder / 'checkpoints'}, whose last "
+            "checkpoint is missing: put back a copy, or go on with what is there."
+        )
 
 
 def refuse_lost_checkpoints(folder: Path) -> None:

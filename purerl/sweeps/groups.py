@@ -180,6 +180,29 @@ def group_points(
     return [_finish(name, draft) for name, draft in drafts.items()]
 
 
+def group_of_pieces(
+    config: TrainConfig, points: Sequence[Mapping[str, Any]], last: int
+) -> Group:
+    """Return the group of the pieces of schedules, the last of which begins at `last`.
+
+    Raises:
+        ConfigError: they are several programs, or it begins after the end of the run.
+    """
+    group, *others = group_points(config, points)
+    if others:
+        raise ConfigError(
+            "a schedule can change numbers only, and keeps every loss's structure: "
+            "static fields fix shapes or the program."
+        )
+    updates = group.bound.plan.num_updates
+    if last >= updates:
+        raise ConfigError(
+            f"the schedule's piece at update {last} is after the end of the run, which "
+            f"has {updates}."
+        )
+    return group
+
+
 def _numeric_fields(
     config: TrainConfig, algorithm: Any
 ) -> dict[str, dataclasses.Field]:

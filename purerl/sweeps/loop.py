@@ -18,38 +18,25 @@ import jax
 import numpy as np
 from rich.table import Table
 
-from purerl.config import ConfigError, is_auto
+from purerl.config import ConfigError
+from purerl.execution import format as text
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
-from purerl.execution.format import (
-    format_bytes,
-    format_count,
-    format_duration,
-    quoted,
-    say,
-    with_noun,
-)
 from purerl.execution.memory import peak_memory, worker_limit
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
+from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers import group as trackers
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
 from purerl.storage.files import locked
+from purerl.sweeps import plan as plans
 from purerl.sweeps import store
 from purerl.sweeps.groups import Group, written
-from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import (
-    Compiler,
-    GroupPlan,
-    LaneRate,
-    SweepPlan,
-    make_outline,
-    without,
-)
+from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.result import (
     SweepResult,
     Telling,
@@ -59,14 +46,12 @@ from purerl.sweeps.result import (
 from purerl.sweeps.store import MemberStore
 
 
-def broadcast_outline(outline: SweepPlan) -> SweepPlan:
+def broadcast_outline(outline: plans.SweepPlan) -> plans.SweepPlan:
     """Return the outline with the lanes and segments of process 0.
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
     """
-    return outline.at(
-        hosts.broadcast([(group.lanes, group.length) for group in outline.groups])
-    )
+    return outline.at(hosts.broadcast([(g.lanes, g.length) for g in outline.groups]))
 
 
 class SweepLoop:
@@ -77,7 +62,7 @@ class SweepLoop:
         self.progress = asked.progress and hosts.index() == 0
         self.workers = make_workers()
         own = worker_limit(asked.memory_limit, self.workers)
-        outline = broadcast_outline(make_outline(asked, self.workers, own))
+        outline = broadcast_outline(plans.make_outline(asked, self.workers, own))
 
         # Of several processes the first one tells what it has seen of all of them.
         def choose_trackers() -> list[Tracker]:
@@ -89,7 +74,7 @@ class SweepLoop:
         self.outline = replace(outline, memory_limit=limit)
         self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
-        self.compiler = Compiler(self.workers, limit, asked.chunk_blocks)
+        self.compiler = plans.Compiler(self.workers, limit, asked.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
         self.telling: Telling | None = None
         self.steps_before = self.done_steps = self.trained = 0
@@ -122,77 +107,55 @@ class SweepLoop:
     def _begin_trackers(self) -> None:
         if self.group:
             self.telling = Telling(self._result_with(self.source))
-            self.group.begin(self.telling.run, say, self.telling.total)
+            self.group.begin(self.telling.run, text.say, self.telling.total)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
-        # Imported here so that only callers that run pay for importing rich.
-        from purerl.runner.progress import Reporter
-        from purerl.sweeps.loop import end_line
-
         left = self._left(finished)
         is_complete = not left
         self.steps_before = self.outline.steps - sum(group.steps for group in left)
         self.done_steps = self.steps_before
         groups = self._prepare(left)
         # Of groups that wait, a process trains its fair share.
-        waiting = sum(group.steps for group in left[len(groups) :]) // hosts.count()
+        share = sum(group.steps for group in left[len(groups) :]) // hosts.count()
         own = sum(
             len(ids) * group.group.steps_each
             for group, ids in (job.key for job in self._jobs(groups))
         )
-        total = self.done_steps + own + waiting
+        total = self.done_steps + own + share
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if not self.progress and hosts.index() == 0:
             for line in dropped_evaluations(group.group.bound for group in left):
-                say(line)
+                text.say(line)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
         before = peak_memory(self.workers)
-        planned: list[GroupPlan] = []
+        planned: list[plans.GroupPlan] = []
         seconds = 0.0
         with Interrupt(lambda: self.group.stop) as interrupt, reporter:
             while groups:
-                self._announce(groups, left, reporter)
+                plan = replace(self.outline, groups=tuple(groups), options=self.options)
+                done = self.outline.num_members - sum(g.num_members for g in left)
+                reporter.table(plan_table(plan, self.outline, done))
+                reporter.info(plan_lines(plan, self.compiler.last_seconds))
+                if waiting := len(left) - len(groups):
+                    reporter.info(f"{waiting} groups are compiled after these")
                 seconds += self._train(groups, reporter, interrupt)
                 planned += [replace(group, program=None) for group in groups]
                 left = left[len(groups) :]
                 if hosts.all_any(np.array([interrupt.asked]))[0]:
                     left = []
                 # Whoever holds these programs leaves no room for the next ones.
-                del groups
+                del groups, plan
                 groups = self._prepare(left, interrupt)
         result = self._result(planned, seconds, before)
         if result.finished or not interrupt.asked:
             if not is_complete:
                 reporter.info(end_line(result.summary))
-        elif self.folder is not None:
-            reporter.notify(
-                f"stopped; finished chunks are in {self.folder}. The same sweep with "
-                f"--out {quoted(self.folder)} (out=) trains what is missing."
-            )
         else:
-            reporter.notify(
-                "stopped; finished chunks are in the result (no out folder)"
-            )
+            where = text.quoted(self.folder) if self.folder else "FOLDER"
+            reporter.notify(f"stopped; the same sweep with --out {where} goes on")
         return result
-
-    def _announce(
-        self, groups: list[GroupPlan], left: list[GroupPlan], reporter: Any
-    ) -> None:
-        """Show the plan of the groups that are trained next, the first of all left."""
-        from purerl.sweeps.loop import plan_lines, plan_table
-
-        plan = replace(self.outline, groups=tuple(groups), options=self.options)
-        done = self.outline.num_members - sum(group.num_members for group in left)
-        reporter.table(plan_table(plan, self.outline, done))
-        reporter.info(plan_lines(plan, self.compiler.last_seconds))
-        waiting = len(left) - len(groups)
-        if waiting:
-            reporter.info(
-                f"{with_noun(waiting, 'more group')} will be compiled after these: a "
-                "process has room for a limited number of programs"
-            )
 
     def _open(self) -> set[str]:
         """Open the folder; the members that any process has finished."""
@@ -207,7 +170,7 @@ class SweepLoop:
         stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
-            say(f"{path} is damaged: trained again")
+            text.say(f"{path} is damaged: trained again")
             if hosts.index() == 0:  # no process writes before all have met again
                 path.rename(path.with_suffix(".damaged"))
         ids = [id for group in self.outline.groups for id in group.ids]
@@ -225,16 +188,16 @@ class SweepLoop:
         )
         note = folders.differences_of_versions(stored)
         if note and self.progress:
-            say(note)
+            text.say(note)
 
-    def _left(self, finished: set[str]) -> list[GroupPlan]:
+    def _left(self, finished: set[str]) -> list[plans.GroupPlan]:
         """The groups with members that have not finished."""
-        groups = [without(group, finished) for group in self.outline.groups]
+        groups = [plans.without(group, finished) for group in self.outline.groups]
         return [group for group in groups if group.num_members]
 
     def _prepare(
-        self, left: list[GroupPlan], interrupt: Interrupt | None = None
-    ) -> list[GroupPlan]:
+        self, left: list[plans.GroupPlan], interrupt: Interrupt | None = None
+    ) -> list[plans.GroupPlan]:
         """Compile a program each for the first groups, none once it is interrupted."""
         groups = self.compiler.compile(
             left, lambda: interrupt is not None and interrupt.asked
@@ -246,7 +209,7 @@ class SweepLoop:
                 store.set_lanes(self.folder, group.group.name, group.lanes)
         return groups
 
-    def _jobs(self, groups: list[GroupPlan]) -> list[Job]:
+    def _jobs(self, groups: list[plans.GroupPlan]) -> list[Job]:
         """The chunks that this process trains, each known by its group and its ids."""
         jobs = []
         for group in groups:
@@ -258,7 +221,7 @@ class SweepLoop:
         return jobs[hosts.index() :: hosts.count()]
 
     def _train(
-        self, groups: list[GroupPlan], reporter: Any, interrupt: Interrupt
+        self, groups: list[plans.GroupPlan], reporter: Any, interrupt: Interrupt
     ) -> float:
         """Train some groups; the seconds that it took, without waiting for others."""
         jobs = self._jobs(groups)
@@ -303,7 +266,7 @@ class SweepLoop:
                 self.telling.add(self.group, ids, path or chunk)
 
     def _result(
-        self, planned: list[GroupPlan], seconds: float, before: float
+        self, planned: list[plans.GroupPlan], seconds: float, before: float
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
@@ -321,7 +284,7 @@ class SweepLoop:
             "train_seconds": round(seconds, 2),
             "env_steps": steps,
             "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": before + plan.device_bytes() + plan.result_bytes(),
+            "memory_planned": before + plan.device_bytes(),
             "memory_used": peak_memory(self.workers),
             "memory_before": before,
             "lanes": sorted({group.lanes for group in plan.groups}),
@@ -369,93 +332,70 @@ HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time"
 
 
 def plan_table(
-    plan: SweepPlan, sweep: SweepPlan | None = None, done: int | None = None
+    plan: plans.SweepPlan, sweep: plans.SweepPlan | None = None, done: int | None = None
 ) -> Table:
     """Return a table with a row per group that is to be trained."""
     outline = sweep or plan
     if done is None:
         done = outline.num_members - plan.num_members
     points, seeds = len(outline.design.points), len(outline.seeds)
-    different = outline.num_members // seeds
-    twice = f" ({different:,} different ones)" if different < points else ""
     title = (
-        f"{with_noun(points, 'point')}{twice} x {with_noun(seeds, 'seed')} = "
-        f"{with_noun(outline.num_members, 'member')}"
+        f"{text.with_noun(points, 'point')} x {text.with_noun(seeds, 'seed')} = "
+        f"{text.with_noun(outline.num_members, 'member')}"
     )
     if done:
         title += f", {done:,} of them finished before"
     table = Table(title=title)
     table.add_column("group", overflow="fold")
     for header in HEADERS:
-        # On a narrow terminal the group is folded, and no number is cut off.
         table.add_column(header, justify="right", no_wrap=True)
-    several = len(outline.groups) > 1
     for group in plan.groups[:ROWS]:
-        table.add_row(group_label(group.group, several), *_row(group, plan.num_workers))
+        table.add_row(group_label(group.group), *_row(group, plan.num_workers))
     if len(plan.groups) > ROWS:
         table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)
     return table
 
 
-def group_label(group: Group, several: bool) -> str:
+def group_label(group: Group) -> str:
     """Return what the points of a group share, in words."""
-    shared = {name: str(value) for name, value in group.static.items()}
-    if several:
-        shared |= {
-            name: _kind(value)
-            for name, value in group.overrides.items()
-            if not isinstance(value, np.ndarray)
-        }
-    return ", ".join(f"{name}={value}" for name, value in shared.items()) or (
-        "all other points" if several else "all points"
-    )
+    parts = {
+        name: type(value).__name__
+        for name, value in group.overrides.items()
+        if not isinstance(value, np.ndarray)
+    }
+    shared = group.static | parts
+    return ", ".join(f"{n}={x}" for n, x in shared.items()) or "-"
 
 
-def _kind(value: Any) -> str:
-    """The class of a part, the names of an environment's parameters, None or auto."""
-    if value is None or is_auto(value):
-        return str(value)
-    if not isinstance(value, Mapping):
-        return type(value).__name__
-    names = (
-        name if isinstance(x, np.ndarray) else f"{name}: {_kind(x)}"
-        for name, x in sorted(value.items())
-    )
-    return f"{{{', '.join(names)}}}"
-
-
-def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
+def _row(group: plans.GroupPlan, num_workers: int) -> tuple[str, ...]:
     return (
         f"{group.num_members:,}",
         f"{group.group.steps_each:,}",
-        format_count(group.steps),
+        text.format_count(group.steps),
         str(group.lanes),
         f"{min(group.chunk_members, group.num_members):,}",
-        format_bytes(group.chunk_bytes() * num_workers),
-        format_duration(group.seconds()),
+        text.format_bytes(group.chunk_bytes() * num_workers),
+        text.format_duration(group.seconds()),
     )
 
 
-def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
+def plan_lines(plan: plans.SweepPlan, compile_seconds: float | None = None) -> str:
     """Return the totals of a plan in words."""
-    has_folder = plan.options.out is not None
-    results = "none: a folder" if has_folder else format_bytes(plan.result_bytes())
+    memory = text.format_bytes(plan.device_bytes())
+    limit = text.format_bytes(plan.memory_limit * plan.num_workers)
     parts = [
-        f"{len(plan.groups)} groups, a program each"
-        if len(plan.groups) != 1
-        else "one program",
-        f"{format_count(plan.steps)} environment steps",
-        with_noun(plan.num_workers, "worker"),
-        f"memory for training {format_bytes(plan.device_bytes())} of "
-        f"{format_bytes(plan.memory_limit * plan.num_workers)}, for results {results}",
-        f"about {format_duration(plan.seconds())} of training",
+        text.with_noun(len(plan.groups), "program"),
+        f"{text.format_count(plan.steps)} environment steps",
+        text.with_noun(plan.num_workers, "worker"),
+        f"memory for training {memory} of {limit}",
+        f"about {text.format_duration(plan.seconds())} of training",
     ]
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
     return "\n".join(["; ".join(parts), *_notes(plan)])
 
 
-def _notes(plan: SweepPlan) -> list[str]:
+def _notes(plan: plans.SweepPlan) -> list[str]:
     """Return the notes of all groups, once where they say the same."""
     lines: dict[str, None] = {}
     for group in (planned_group.group for planned_group in plan.groups):
@@ -468,19 +408,17 @@ def _notes(plan: SweepPlan) -> list[str]:
 def end_line(summary: Mapping[str, Any]) -> str:
     """Return a line that says how a sweep went."""
     return (
-        f"{with_noun(summary['trained_members'], 'member')}, "
-        f"{format_count(summary['env_steps'])} steps in "
-        f"{format_duration(summary['train_seconds'])} "
+        f"{text.with_noun(summary['trained_members'], 'member')}, "
+        f"{text.format_count(summary['env_steps'])} steps in "
+        f"{text.format_duration(summary['train_seconds'])} "
         f"({summary['steps_per_second']:,} steps/s), "
-        f"compiled {with_noun(summary['compilations'], 'program')} in "
-        f"{summary['compile_seconds']:.1f} s; memory of the process: planned "
-        f"{format_bytes(summary['memory_planned'])}, used "
-        f"{format_bytes(summary['memory_used'])} "
-        f"({format_bytes(summary['memory_before'])} of it before training)"
+        f"compiled {text.with_noun(summary['compilations'], 'program')} in "
+        f"{summary['compile_seconds']:.1f} s; used "
+        f"{text.format_bytes(summary['memory_used'])} of memory"
     )
 
 
-def lanes_table(rates: Sequence[LaneRate]) -> Table:
+def lanes_table(rates: Sequence[plans.LaneRate]) -> Table:
     """Return a table of throughput over widths; the best one is bold."""
     best = max(rate.steps_per_second for rate in rates)
     table = Table(title="training throughput by lanes, all workers busy")
@@ -492,7 +430,7 @@ def lanes_table(rates: Sequence[LaneRate]) -> Table:
             str(rate.lanes),
             f"{rate.steps_per_second:,.0f}",
             f"{share:.0%}",
-            format_bytes(rate.memory),
+            text.format_bytes(rate.memory),
             f"{rate.compile_seconds:.1f} s",
             style="bold" if share == 1 else "",
         )

@@ -12,10 +12,10 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -33,25 +33,93 @@ from purerl.execution.memory import (
 from purerl.execution.programs import Members, Program, every, segment_length
 from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.options import tool
-from purerl.scale import hosts
-from purerl.scale.devices import (
-    MOST_ACCELERATOR_LANES,
-    Worker,
-    default_lanes,
-    make_workers,
-    num_cores,
-    required,
-    widest_of_use,
+from purerl.runner.options import (
+    BEGUN,
+    Segmented,
+    memory_limit_option,
+    option,
+    seeds_option,
+    tool,
 )
-from purerl.space.design import Design, expand, size_of
+from purerl.scale import devices, hosts
+from purerl.space.design import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
-from purerl.sweeps.options import SweepOptions
 from purerl.train import Bound, bind
 
-# Bytes of a number in the results on the host.
-RESULT_BYTES = 4
+
+def _as_lanes(name: str, value: Any) -> int | str | None:
+    """A width of blocks: a number, also as text, `"auto"`, or None."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
+    return devices.as_count(name, value)
+
+
+def read_lanes(text: str | None) -> int | str | None:
+    """Read the width of blocks from a flag: a number, `auto`, or None."""
+    is_number = text is not None and text.lstrip("-").isdigit()
+    return int(text) if text is not None and is_number else text
+
+
+@dataclass(frozen=True)
+class SweepOptions(Segmented):
+    """The options of `purerl.sweep`, and of `purerl.plan`."""
+
+    tool: ClassVar[str] = "sweep"
+
+    config: TrainConfig
+    axes: Mapping[str, Any] | None = axes_option(
+        "Field that the sweep varies, NAME=VALUES; may be repeated: "
+        "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
+        "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
+        "uniform(0.9,1.0), choice(4,8).",
+        "Values by (dotted) name of the field, or in a random design a distribution "
+        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
+        "field too: what the other algorithm has in common is carried over.",
+        needed=False,
+    )
+    _: KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(4, "Agents per point.")
+    design: str = option(
+        "grid",
+        "Points of the axes: every combination (grid), value by value (zip), or draws.",
+        kind=Literal["grid", "zip", "random"],
+    )
+    num_points: int | None = option(
+        None,
+        "Number of points of a random design; equal draws are trained once.",
+        flag="points",
+    )
+    design_seed: int = option(0, "Seed of a random design's draws.")
+    extend: bool = option(
+        False,
+        "Train the points and seeds that the sweep in the folder has not.",
+    )
+    lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
+        None,
+        "Agents per block, part of what fixes the bits: a number, or auto to measure "
+        "the best; by the number of members if not given.",
+        kind=str | None,
+        read=read_lanes,
+        check=_as_lanes,
+    )
+    chunk_blocks: int | None = option(
+        None,
+        "Number of blocks that a worker holds, and a file keeps; what fits the memory "
+        "if not given. It changes no bit.",
+        check=devices.as_count,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    keep_states: bool = option(
+        False,
+        "Keep the trained agents too. A sweep that was started with it goes on with "
+        "it.",
+        keep=BEGUN,
+    )
+
+
 NOT_KNOWN = MemoryModel(0.0, 0.0, 0.0)
 # Chunks per worker: few files, yet little to do again after a kill.
 CHUNKS_PER_WORKER = 8
@@ -166,25 +234,9 @@ class SweepPlan:
         workers = self.num_workers
         return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
 
-    def result_bytes(self) -> float:
-        """Return the bytes of the results, as far as they are kept in memory."""
-        if self.options.out is not None:
-            return 0.0
-        rows = sum(g.num_members * _row_bytes(g) for g in self.groups)
-        states = sum(g.num_members * g.memory.state for g in self.groups)
-        return float(rows + states if self.options.keep_states else rows)
-
     def seconds(self) -> float:
         """Return the estimated training time in seconds."""
         return sum((group.seconds() for group in self.groups), 0.0)
-
-
-def _row_bytes(group: GroupPlan) -> int:
-    """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
-    plan, config = group.group.bound.plan, group.group.bound.config
-    rows = -(-plan.num_updates // group.length)
-    evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
-    return RESULT_BYTES * (rows * 12 + evaluations)
 
 
 @tool(SweepOptions)
@@ -199,7 +251,7 @@ def plan(asked: SweepOptions) -> SweepPlan:
     Raises:
         ConfigError: see `purerl.sweep`.
     """
-    workers = make_workers()
+    workers = devices.make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
     compiler = Compiler(workers, limit, asked.chunk_blocks)
@@ -212,7 +264,7 @@ def plan(asked: SweepOptions) -> SweepPlan:
 
 
 def make_outline(
-    asked: SweepOptions, workers: Sequence[Worker], limit: float
+    asked: SweepOptions, workers: Sequence[devices.Worker], limit: float
 ) -> SweepPlan:
     """Return groups, members, lanes and segments; `"auto"` lanes are measured.
 
@@ -233,8 +285,7 @@ def make_outline(
         points = [design.points[number] for number in group.points]
         ids = [member_id(point, seed) for point in points for seed in seeds]
         members = every(group.overrides, len(group.points), seeds)
-        # The points of a grid and of a zip are different ones: see `expand`.
-        if design.kind == "random":
+        if design.kind != "grid":
             ids, members = _once_each(ids, members)
         length = segment_length(group.bound, asked.segment_updates)
         width = _lanes(asked, group, members, length, workers, limit)
@@ -248,22 +299,22 @@ def _lanes(
     group: Group,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     limit: float,
 ) -> int:
     """The width of a group's blocks; what is compiled may be narrower if not given."""
     if asked.lanes is None:
-        width = default_lanes(members.size, workers)
+        width = devices.default_lanes(members.size, workers)
         return fitting_lanes(group.bound, width, width, length, workers, limit)
     if asked.lanes == "auto":
         best = find(group.bound, members, length, workers, limit)
         # It was measured with every worker busy; few members would fill no block.
-        return min(best, widest_of_use(members.size, workers))
+        return min(best, devices.widest_of_use(members.size, workers))
     return int(asked.lanes)
 
 
 def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
-    """Members without repetitions: equal draws of a random design are one member."""
+    """Members without repetitions: equal points are one member."""
     first = {id: i for i, id in reversed(list(enumerate(ids)))}
     if len(first) == len(ids):
         return ids, members
@@ -300,7 +351,10 @@ class Compiler:
     """
 
     def __init__(
-        self, workers: Sequence[Worker], limit: float, chunk_blocks: int | None = None
+        self,
+        workers: Sequence[devices.Worker],
+        limit: float,
+        chunk_blocks: int | None = None,
     ) -> None:
         self.seconds = self.last_seconds = 0.0
         self._workers, self._chunk_blocks = workers, chunk_blocks
@@ -354,7 +408,7 @@ class Compiler:
                 return None
             return self._fitted(groups[index], groups[index].is_fixed)
 
-        with ThreadPoolExecutor(num_cores()) as pool:
+        with ThreadPoolExecutor(devices.num_cores()) as pool:
             built = list(pool.map(as_here(fitted), range(len(groups))))
         return [entry for entry in itertools.takewhile(bool, built) if entry]
 
@@ -450,7 +504,7 @@ def measure_lanes(
     bound: Bound,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     widths: Sequence[int],
     limit: float,
     least_seconds: float = 2.0,
@@ -512,9 +566,9 @@ def find_lanes(
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
     if widths is not None:
-        widths = [required("widths", width) for width in widths]
+        widths = [devices.required("widths", width) for width in widths]
     bound = bind(config)
-    workers = make_workers()
+    workers = devices.make_workers()
     limit = worker_limit(memory_limit, workers)
     length = segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
@@ -527,7 +581,7 @@ def find(
     bound: Bound,
     members: Members,
     length: int,
-    workers: Sequence[Worker],
+    workers: Sequence[devices.Worker],
     limit: float,
 ) -> int:
     """Return the width that trains a program fastest, measured."""
@@ -540,7 +594,7 @@ def best_of(rates: Sequence[LaneRate]) -> int:
     return max(rates, key=lambda rate: rate.steps_per_second).lanes
 
 
-def _widths(workers: Sequence[Worker]) -> list[int]:
+def _widths(workers: Sequence[devices.Worker]) -> list[int]:
     is_cpu = workers[0].device.platform == "cpu"
-    most = MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES
+    most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
     return [1 << power for power in range(most.bit_length())]

@@ -13,33 +13,18 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.execution.format import say, with_noun
-from purerl.report import plots
+from purerl.report import plots, sweep_data
 from purerl.report.plots.runs import Line
 from purerl.report.plots.sweeps import sweep_lines
 from purerl.report.shown import Shown, View, stated
-from purerl.report.statistics.missing import worst_of
-from purerl.report.sweep_data import (
-    BESIDE,
-    ENV,
-    Scores,
-    environments,
-    read_scores,
-    several_tasks,
-)
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RENAMED, Best
 from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.serialise import env_name
-from purerl.space.axes import (
-    column,
-    in_a_line,
-    known_label,
-    label,
-    plain,
-    variable_of,
-)
+from purerl.space import axes as labels
+from purerl.space.axes import column
 from purerl.space.design import Design
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
@@ -122,7 +107,7 @@ class SweepResult(Shown):
         for name in self._arrays:
             kind, _, metric = name.partition("/")
             if kind == "train":
-                arrays[variable_of(metric, self.design.names)] = name
+                arrays[labels.variable_of(metric, self.design.names)] = name
             elif kind == "evaluation":
                 arrays[f"evaluation_{RENAMED.get(metric, metric)}"] = name
             elif kind == "diverged_at":
@@ -136,7 +121,7 @@ class SweepResult(Shown):
             ConfigError: no such variable.
         """
         if name in self.design.names:
-            name = variable_of(name, self.design.names)
+            name = labels.variable_of(name, self.design.names)
         if name not in self._read:
             if not self.names:
                 raise ConfigError("no member of the sweep has finished yet.")
@@ -164,8 +149,8 @@ class SweepResult(Shown):
     def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
         """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
 
-        A number with a fraction selects the value nearest to it, if it is the same but
-        for rounding. In a zip or random design the points that match stay along
+        A number with a fraction also selects a value that is the same but for rounding.
+        In a zip or random design the points that match stay along
         `point`.
 
         Args:
@@ -195,16 +180,16 @@ class SweepResult(Shown):
         last = self[metric].isel(segment=0, drop=True)
         return last.copy(data=self._scores(metric).scores.reshape(last.shape))
 
-    def _scores(self, metric: str) -> Scores:
+    def _scores(self, metric: str) -> sweep_data.Scores:
         """A metric's last values, as tables and pictures have them."""
         import xarray as xr
 
         name = f"evaluation_{RENAMED.get(metric, metric)}"
         if metric not in RENAMED or name not in self.names:
             name = str(self[metric].name)
-        names = {name, *BESIDE} & self.names.keys()
+        names = {name, *sweep_data.BESIDE} & self.names.keys()
         part = xr.Dataset({name: self[name] for name in names}, attrs=self._attrs)
-        return read_scores(part, name)
+        return sweep_data.read_scores(part, name)
 
     def best(
         self,
@@ -233,18 +218,16 @@ class SweepResult(Shown):
         if mode not in ("max", "min"):
             raise ConfigError(f"mode must be max or min, got {mode!r}.")
         where, found = self._of_one_task(env), self._scores(metric)
-        scores, sign = found.scores[where], 1.0 if mode == "max" else -1.0
-        if not np.isfinite(scores).any():
+        sign = 1.0 if mode == "max" else -1.0
+        if mode == "min":
+            found = found._replace(scores=-found.scores, lowest=np.nan)
+        known = np.isfinite(found.scores[where]).sum(1)
+        if not known.any():
             of = "the sweep" if env is None else f"{env!r}"
             raise ConfigError(f"no member of {of} has a final {metric}.")
-        returned = np.asarray(found.lowest)[where]
-        lowest = np.fmin.reduce(returned) if mode == "max" else np.nan
-        worst = worst_of(sign * scores.reshape(-1, 1), lowest)
-        is_known = np.isfinite(scores)
-        means = np.where(is_known, sign * scores, worst).mean(1)
-        # A point whose members all have scores goes before one that is made equal.
-        highest = np.flatnonzero(means == means.max())
-        number = int(where[highest[is_known[highest].sum(1).argmax()]])
+        means = found.means[where]
+        # Of equal points one whose members all have scores comes first.
+        number = int(where[np.lexsort((-known, -means))[0]])
         point = self.design.points[number]
         return Best(point, float(sign * means.max()), self.config_at(point))
 
@@ -252,18 +235,17 @@ class SweepResult(Shown):
         """The numbers of the points that are compared, all of one environment."""
         names = self.design.names
         if env is not None:
-            check_known(ENV, list(names), "the axes of the sweep")
-        elif ENV not in names:
+            check_known(sweep_data.ENV, list(names), "the axes of the sweep")
+        elif sweep_data.ENV not in names:
             return np.arange(len(self.design.points))
-        values = np.asarray(column(self.design.points, ENV))
+        values = np.asarray(column(self.design.points, sweep_data.ENV))
         if env is not None:
-            return self._where(values, ENV, env)
+            return self._where(values, sweep_data.ENV, env)
         several = list(map(str, dict.fromkeys(values.tolist())))
         if len(several) > 1:
             raise ConfigError(
-                f"{several_tasks(several)}; give one of them, such as "
-                f"best({ENV}={several[0]!r}), and take result.sel({ENV}="
-                f"{several[0]!r}) for pictures."
+                f"{sweep_data.several_tasks(several)}; give one of them, such as "
+                f"best({sweep_data.ENV}={several[0]!r})."
             )
         return np.arange(len(values))
 
@@ -298,8 +280,7 @@ class SweepResult(Shown):
         paths = [name for name in self._arrays if name.startswith("state/")]
         if not paths:
             raise ConfigError(
-                "the sweep kept no states; run it in another folder with "
-                "keep_states=True, or train the member again: "
+                "the sweep kept no states (keep_states=True); train the member again: "
                 "purerl.run(result.config_at(point), seeds=[seed])."
             )
         id = self._id_of(point, seed)
@@ -341,16 +322,18 @@ class SweepResult(Shown):
         facts = [stated(self.finished, done, self.out)]
         with contextlib.suppress(ConfigError):  # None is trained, or several tasks.
             best = self.best()
-            facts.append(f"best: {in_a_line(best.point)}; mean {best.score:,.4g}")
+            facts.append(
+                f"best: {labels.in_a_line(best.point)}; mean {best.score:,.4g}"
+            )
         axes, env = ", ".join(self.design.names), env_name(self.config.env)
-        where = "" if ENV in self.design.names else f" in {env}"
+        where = "" if sweep_data.ENV in self.design.names else f" in {env}"
         return View(
             f"{axes}{where}", facts, self._draw, self._columns, "episode_return"
         )
 
     def _draw(self, ax: Any = None) -> plots.Picture:
         """Draw the best points, or that of each environment where there are several."""
-        by = ENV if len(environments(self.dataset)) > 1 else None
+        by = sweep_data.ENV if len(sweep_data.environments(self.dataset)) > 1 else None
         return plots.sweep_curves(self.dataset, by, ax=ax)
 
     def _columns(self) -> dict[str, Any]:
@@ -401,19 +384,18 @@ class SweepResult(Shown):
         return coords
 
     def _where(self, values: np.ndarray, name: str, value: Any) -> np.ndarray:
-        wanted = label(plain(value))
+        wanted = labels.label(labels.plain(value))
         if callable(value):  # a loss: networks are told apart by numbers
-            wanted = known_label(self.design.points, name, value) or wanted
+            wanted = labels.known_label(self.design.points, name, value) or wanted
         if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
-            matches = _nearest(values, wanted)
+            matches = values == wanted
+            if not matches.any() and np.issubdtype(values.dtype, np.floating):
+                matches = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
         else:
-            matches = np.array([str(x) for x in values]) == str(wanted)
+            matches = values.astype(str) == str(wanted)
         if not np.any(matches):
             listed = ", ".join(map(str, values[:12]))
-            raise ConfigError(
-                f"the sweep has no {name}={value!r}; it has {listed}"
-                f"{', ...' if len(values) > 12 else ''}."
-            )
+            raise ConfigError(f"the sweep has no {name}={value!r}; it has {listed}.")
         return np.flatnonzero(matches)
 
 
@@ -428,15 +410,6 @@ def write_summary(result: SweepResult) -> None:
 
 
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
-
-
-def _nearest(values: np.ndarray, wanted: float) -> np.ndarray:
-    """Find the values that are meant: whole numbers exactly, of others the nearest."""
-    distance = np.abs(values - wanted)
-    if np.issubdtype(values.dtype, np.integer):
-        return distance == 0
-    is_near = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
-    return is_near & (distance == distance.min())
 
 
 def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepResult:

@@ -22,12 +22,10 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
-from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import SweepPlan
+from purerl.sweeps.plan import SweepOptions, SweepPlan
 
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 1
-REORDERED = "the same points in another order"
 
 
 def describe(
@@ -65,7 +63,6 @@ def describe(
             }
             for group in outline.groups
         },
-        **folders.made_with(),
     }
 
 
@@ -73,8 +70,12 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two sweeps, in words."""
     parts = {"config": FIELD, "options": FIELD}
     found = differences(stored, new, parts, free=("points", "shape", "groups"))
-    if _is_same(stored, new) and _texts(stored["points"]) != _texts(new["points"]):
-        found.append(_points_words(stored["points"], new["points"]))
+    if not found and _texts(stored) != _texts(new):
+        known, wanted = set(_texts(stored)), set(_texts(new))
+        found.append(
+            f"{len(known)} points there and {len(wanted)} here ({len(wanted - known)} "
+            f"new, {len(known - wanted)} left out)"
+        )
     return found + _differences_of_groups(stored["groups"], new["groups"])
 
 
@@ -86,39 +87,17 @@ def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[
     return list(dict.fromkeys(found))
 
 
-def _is_same(stored: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Return whether two sweeps may have members in common."""
-    return all(stored[name] == new[name] for name in ("config", "axes", "design"))
-
-
 def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
-    kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
+    kept = set(_texts(stored)) <= set(_texts(new))
     kept = kept and set(stored["seeds"]) <= set(new["seeds"])
-    before, now = ({"options": x.get("options")} for x in (stored, new))
-    odd = differences(before, now, {"options": FIELD})
-    odd += _differences_of_groups(stored["groups"], new["groups"])
-    return kept and _is_same(stored, new) and not odd
+    # The points and seeds may be more, or in another order.
+    same = {**new, **{name: stored[name] for name in ("points", "seeds")}}
+    return kept and not compare(stored, same)
 
 
-def is_reordered(stored: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Return whether the two differ in nothing but the order of their points."""
-    return compare(stored, new) == [REORDERED]
-
-
-def _points_words(stored: Sequence[Any], new: Sequence[Any]) -> str:
-    known, wanted = _texts(stored), _texts(new)
-    if sorted(known) == sorted(wanted):
-        return REORDERED
-    missing, gone = len(set(wanted) - set(known)), len(set(known) - set(wanted))
-    return (
-        f"{len(known)} points there and {len(wanted)} here "
-        f"({missing} new, {gone} left out)"
-    )
-
-
-def _texts(points: Sequence[Any]) -> list[str]:
-    return [json.dumps(point, sort_keys=True) for point in points]
+def _texts(sweep: dict[str, Any]) -> list[str]:
+    return [json.dumps(point, sort_keys=True) for point in sweep["points"]]
 
 
 MEMBERS = "members"
@@ -175,15 +154,10 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
-    if is_reordered(stored, new):
-        return (
-            "Give them in the stored order, or add --extend (extend=True): the results "
-            "then have this one."
-        )
     if is_extension(stored, new):
         return (
-            "It asks for more than there is: add --extend (extend=True) to train what "
-            "is missing."
+            "Add --extend (extend=True) to train what is missing, or to have the "
+            "points in this order."
         )
     return REMEDY
 

@@ -14,20 +14,10 @@ from purerl.hooks import OBSERVED, check_observe
 from purerl.keys import shape_of_keys
 from purerl.metrics import held
 from purerl.networks.observe import as_arrays, completed
-from purerl.precision import (
-    algorithm_in_32_bits,
-    in_32_bits,
-    recurrence_in_32_bits,
-)
+from purerl.precision import algorithm_in_32_bits, in_32_bits, recurrence_in_32_bits
 from purerl.train.binding import Bound, bind
 from purerl.train.segments import make_segment
-from purerl.types import (
-    Algorithm,
-    Array,
-    Overrides,
-    PyTree,
-    TrainResult,
-)
+from purerl.types import Algorithm, Array, Overrides, PyTree, TrainResult
 
 Train = Callable[..., TrainResult]
 

@@ -10,21 +10,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 from rich.table import Table
 
 from purerl import serialise
-from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.curves import mean_of_known
 from purerl.execution.format import format_count, format_duration, say, with_noun
 from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
-from purerl.report.statistics import heading_of, mean_interval
 from purerl.report.statistics.missing import lowest_of
-from purerl.report.sweep_data import short
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
@@ -35,6 +31,7 @@ from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
 from purerl.space.axes import in_a_line, in_words
+from purerl.storage import folders
 from purerl.storage.files import locked
 from purerl.train import bind
 from purerl.tuning import result as results
@@ -82,7 +79,8 @@ class StudyLoop:
 
         # Several processes may share a study.
         with locked(self.folder, shared=True), quiet():
-            study = self._open()
+            with folders.undone_if_empty(self.folder):
+                study = self._open()
             self.pool = Pool(self.options)
             self._begin_trackers(study)
             with self.group:
@@ -104,11 +102,8 @@ class StudyLoop:
             self._search(study, interrupt)
             is_done = study.counts().finished >= self.options.trials
             if interrupt.asked and not is_done:
-                is_kept = self.folder is not None or self.options.storage is not None
                 self.reporter.notify(
-                    "stopped; finished trials are kept, and the same call goes on."
-                    if is_kept
-                    else "stopped; finished trials are in the result (no out folder)"
+                    "stopped; the same call with out= goes on with finished trials"
                 )
             holdout = None
             if is_done and self.options.holdout_seeds and not interrupt.asked:
@@ -118,25 +113,24 @@ class StudyLoop:
     def _open(self) -> "Study":
         from purerl.tuning.study import open_study, sqlite_url
 
-        options, lanes = self.options, self.options.lanes
+        options, folder = self.options, self.folder
         spec, url = results.spec(self.space, options), options.storage
         env, algorithm = spec["config"]["env"], spec["config"]["algorithm"]
         name = options.study or f"{serialise.env_name(env)}-{algorithm}"
-        if self.folder is not None:
-            lanes = results.start(self.folder, spec, name, lanes)
+        seeds = len(check_seeds(options.seeds))
+        chosen = choose_lanes(options.batch * seeds, seeds, make_workers())
+        lanes = options.lanes or chosen
+        if folder is not None:
+            stored = results.open_folder(folder, self.space, options, name, lanes)
+            lanes = stored["lanes"]
             if url is None:
-                self._check_database(self.folder)
-                url = sqlite_url(self.folder / results.DATABASE)
-        if lanes is None:
-            seeds = len(check_seeds(options.seeds))
-            lanes = choose_lanes(options.batch * seeds, seeds, make_workers())
-        self.options = options = dataclasses.replace(options, lanes=lanes)
-        study = open_study(
-            self.space, spec, dataclasses.replace(options, storage=url), name
-        )
-        if self.folder is not None:
-            results.check_study(self.folder, self.space, study.rows)
-            results.describe(self.folder, spec, name, options)
+                self._check_database(folder)
+                url = sqlite_url(folder / results.DATABASE)
+        self.options = dataclasses.replace(options, lanes=lanes)
+        options = dataclasses.replace(self.options, storage=url)
+        study = open_study(self.space, spec, options, name)
+        if folder is not None:
+            results.check_study(folder, study.rows)
         self._say_what_to_expect()
         return study
 
@@ -149,7 +143,7 @@ class StudyLoop:
             if why := reason_of_damage(path):
                 raise results.study_is_damaged(out, why)
         else:
-            results.check_study(out, self.space, list)
+            results.check_study(out, list)
 
     def _say_what_to_expect(self) -> None:
         bound = bind(self.options.config)
@@ -157,13 +151,6 @@ class StudyLoop:
             self.reporter.info(f"of the config itself, {line}")
         for line in [] if self.options.progress else dropped_evaluations([bound]):
             say(line)
-        planned = bound.plan.evaluate_after
-        if self.options.pruner and 0 < len(planned) < self.options.reports:
-            self.reporter.info(
-                f"the config evaluates {len(planned)} times, so the pruner looks only "
-                "as often; more evaluations need a larger eval_share or fewer "
-                "eval_episodes (num_evaluations=0 scores by the training return)"
-            )
         outside = self.space.outside()
         if outside:
             self.reporter.info(
@@ -215,7 +202,7 @@ class StudyLoop:
         results.tell(self.group, [row for row in rows if row.number in numbers])
         self.reporter.info(batch_line(rows, self.options.trials))
         if self.folder is not None:
-            write_atomic(self.folder / results.TABLE, results.csv_text(rows))
+            results.write_trials(self.folder, rows)
 
     def _bar(self, batch: Batch) -> Reporter:
         """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
@@ -295,12 +282,9 @@ class StudyLoop:
         self, study: "Study", is_done: bool, holdout: Holdout | None
     ) -> TuneResult:
         rows = study.rows()
-        best = results.best_of(rows)
-        config = self.space.config_at(self.space.point(best.params)) if best else None
         result = TuneResult(
+            space=self.space,
             rows=tuple(rows),
-            best_config=config,
-            best_row=best,
             holdout=holdout,
             importance=study.importance(),
             finished=is_done,
@@ -359,11 +343,7 @@ def tune(asked: TuneOptions) -> TuneResult:
 
 def _require_optuna() -> None:
     try:
-        with catch_warnings():
-            # Of tqdm, whose bars are not used, in a notebook without ipywidgets.
-            filterwarnings("ignore", "IProgress not found")
-            import cmaes  # noqa: F401
-            import optuna  # noqa: F401
+        import optuna  # noqa: F401
     except ImportError:
         raise ConfigError(
             "tuning needs Optuna: install it with pip install 'purerl[tune]'."
@@ -375,9 +355,11 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
     states = [row.state for row in rows]
     done = sum(state not in ("running", "waiting") for state in states)
     parts = [f"{done}/{total} trials"]
-    for state in ("pruned", "diverged", "refused", "unknown", "running"):
-        if state in states:
-            parts.append(f"{states.count(state)} {state}")
+    parts += [
+        f"{states.count(state)} {state}"
+        for state in dict.fromkeys(states)
+        if state not in ("complete", "waiting")
+    ]
     best = best_of(rows)
     if best is not None:
         settings = in_a_line(best.params)
@@ -386,62 +368,45 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
 
 
 def best_table(result: TuneResult, most: int = 10) -> Table:
-    """Return the best complete trials and the default one, with intervals."""
-    complete = [row for row in result.rows if row.state == "complete"]
-    complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
-    shown = complete[:most]
-    shown += [row for row in complete[most:] if row.is_default]
+    """Return the best trials."""
     done = sum(row.state not in ("running", "waiting") for row in result.rows)
-    table = Table(title=f"best of {with_noun(done, 'trial')}")
-    table.add_column("trial", justify="right")
-    for name in result.rows[0].params if result.rows else ():
-        table.add_column(short(name), justify="right", overflow="fold")
-    table.add_column("mean", justify="right", no_wrap=True)
-    seeds = max((len(row.seed_scores) for row in shown), default=0)
-    table.add_column(heading_of(seeds), justify="right", no_wrap=True)
-    for row in shown:
-        name = f"{row.number} (default)" if row.is_default else str(row.number)
-        cells = [in_words(x) for x in row.params.values()]
-        table.add_row(name, *cells, f"{row.score:,.2f}", _interval(row))
-    return table
-
-
-def _interval(row: Row) -> str:
-    import numpy as np
-
-    known = np.array([x for x in row.seed_scores if x is not None], float)
-    interval = mean_interval(known)
-    return interval.text(2, heading_of(len(row.seed_scores)))
+    headings, rows = result.headings_and_rows()
+    return _table(f"best of {with_noun(done, 'trial')}", headings, rows[:most])
 
 
 def holdout_table(holdout: Holdout) -> Table:
     """Return a table of best and default on fresh seeds."""
-    seeds = holdout.seeds
-    title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
-    table = Table(title=title, caption=holdout.note or None)
-    headings, rows = holdout.headings_and_rows()
-    for header in headings:
-        table.add_column(header, justify="right" if header else "left")
+    title = f"on fresh seeds {holdout.seeds[0]} to {holdout.seeds[-1]}"
+    return _table(title, *holdout.headings_and_rows(), caption=holdout.note or None)
+
+
+def _table(
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    caption: str | None = None,
+) -> Table:
+    table = Table(title=title, caption=caption)
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*("" if cell is None else in_words(cell) for cell in row))
     return table
 
 
 def warnings(result: TuneResult) -> list[str]:
     """Return sentences about trials that came to nothing, and a fruitless search."""
     reasons = {
-        "diverged": "met numbers that are not finite; they count as the worst",
-        "refused": "have values that cannot be trained together; they count as the "
-        "worst",
-        "unknown": "ended no episode, so nothing is known of them; train longer, or "
-        "set num_evaluations",
+        "diverged": "met numbers that are not finite",
+        "refused": "have values that cannot be trained together",
+        "unknown": "ended no episode; train longer, or set num_evaluations",
     }
     sentences = []
     for state, words in reasons.items():
         rows = [row for row in result.rows if row.state == state]
         if rows:
-            note = f" (first: {rows[0].note})" if rows[0].note else ""
-            sentences.append(f"{len(rows)} trials {words}{note}")
+            first = f" (first: {rows[0].note})" if rows[0].note else ""
+            sentences.append(f"{with_noun(len(rows), 'trial')} {words}{first}")
     if result.finished and result.best_row is None:
         sentences.append(
             "no trial is complete, so that there is no best config; give axes nearer "

@@ -26,12 +26,7 @@ from purerl.execution.memory import worker_limit
 from purerl.execution.programs import Program, every, segment_length
 from purerl.hooks import reports
 from purerl.runner.arguments import check_seeds
-from purerl.scale.devices import (
-    Worker,
-    default_lanes,
-    make_workers,
-    run_blocks,
-)
+from purerl.scale import devices
 from purerl.search.fitness import TRAINING_CURVE, is_own, own_scores
 from purerl.sweeps.groups import Group, group_points
 from purerl.tuning.options import TuneOptions
@@ -39,13 +34,13 @@ from purerl.tuning.options import TuneOptions
 ACCELERATOR_LANES = 64
 
 
-def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
+def choose_lanes(members: int, seeds: int, workers: Sequence[devices.Worker]) -> int:
     """Return a width at which stopping trials saves work without slowing the others.
 
     On a CPU a block holds about one trial. An accelerator takes as long for few lanes
     as for `ACCELERATOR_LANES`; wider batches are cut in about four blocks.
     """
-    widest = default_lanes(members, workers)
+    widest = devices.default_lanes(members, workers)
     if workers[0].device.platform != "cpu":
         quarter = 1 << max(0, (-(-members // 4) - 1).bit_length())
         return min(widest, max(ACCELERATOR_LANES, quarter))
@@ -68,7 +63,7 @@ class Pool:
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.seeds = options, check_seeds(options.seeds)
         self.lanes = options.lanes or 1
-        self.workers, self.cache = make_workers(), current_cache()
+        self.workers, self.cache = devices.make_workers(), current_cache()
         self.programs: dict[str, Program] = {}
         self._known = self.cache.compilations
         self.compile_seconds = 0.0
@@ -87,7 +82,7 @@ class Pool:
         """
         started = time.perf_counter()
 
-        def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
+        def compile_one(worker: devices.Worker, group: Group) -> Program | ConfigError:
             del worker
             if group.name in self.programs:
                 return self.programs[group.name]
@@ -102,7 +97,7 @@ class Pool:
         if is_nearly_full():
             names = {group.name for group in groups}
             self.programs = {n: p for n, p in self.programs.items() if n in names}
-        built = run_blocks(self.workers, groups, compile_one)
+        built = devices.run_blocks(self.workers, groups, compile_one)
         for group, program in zip(groups, built, strict=True):
             if isinstance(program, Program):
                 self.programs[group.name] = program

@@ -10,7 +10,6 @@ from purerl.runner.options import (
     FIXED,
     TOLD,
     Options,
-    Repeated,
     option,
     seeds_option,
 )
@@ -19,12 +18,12 @@ from purerl.search.fitness import (
     FINAL_RETURN,
     TRAINING_CURVE,
     check_fitness,
-    read_fitness,
+    fitness_option,
 )
-from purerl.space.design import read_search_axes
+from purerl.space.design import axes_option
 
 KINDS = (FINAL_RETURN, TRAINING_CURVE)
-SAMPLERS = ("tpe", "random", "cmaes")
+SAMPLERS = ("tpe", "random")
 PRUNERS = ("hyperband", "median")
 
 
@@ -35,16 +34,12 @@ class TuneOptions(Options):
     tool: ClassVar[str] = "tune"
 
     config: TrainConfig
-    axes: Mapping[str, Any] = option(
-        dataclasses.MISSING,
+    axes: Mapping[str, Any] = axes_option(
         "Field that the study varies, NAME=VALUES; may be repeated: "
         "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
         "num_epochs=uniform(1,8); hidden_sizes=(64,64),(256,256).",
-        doc="Distributions by (dotted) name of the field: `purerl.uniform`, "
+        "Distributions by (dotted) name of the field: `purerl.uniform`, "
         "`purerl.loguniform`, `purerl.choice`, or a list of values.",
-        flag="axis",
-        kind=Repeated,
-        read=read_search_axes,
     )
     _: dataclasses.KW_ONLY
     trials: int = option(
@@ -57,7 +52,7 @@ class TuneOptions(Options):
     sampler: str = option(
         "tpe",
         "Method that proposes trials.",
-        kind=Literal["tpe", "random", "cmaes"],
+        kind=Literal["tpe", "random"],
         check=lambda name, value: check_fitness(value, SAMPLERS, name),
         keep=TOLD,
     )
@@ -85,15 +80,11 @@ class TuneOptions(Options):
         check=as_count,
         keep=TOLD,
     )
-    fitness: Any = option(
+    fitness: Any = fitness_option(
         FINAL_RETURN,
+        KINDS,
         "Score of a trial: final_return (the last one), training_curve (the mean of "
         "all), or a function of your own, package.module:function.",
-        doc="The score of a trial: `final_return` (the last one), `training_curve` "
-        "(the mean of all); or a function of `purerl.search.fitness.AgentCurves` in "
-        "JAX, or its import path.",
-        kind=str,
-        check=lambda name, value: read_fitness(value, KINDS, name),
         keep=FIXED,
     )
     reports: int = option(

@@ -3,18 +3,14 @@
 config.yaml      the base config
 manifest.json    axes, seeds, how it is searched, versions, device
 study.db         Optuna's study, where no other storage is given
-trials.csv       a line per trial, after every batch
+trials.json      the trials, after every batch
 best.yaml        the best config, for `purerl train --config`
 summary.json     numbers of the study, costs of all its calls, the comparison
 *.png            history, importance, contour, slice
 """
 
 import contextlib
-import csv
 import dataclasses
-import hashlib
-import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +19,6 @@ import numpy as np
 
 from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
-from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import say, with_noun
 from purerl.report.plots import tuning
@@ -36,15 +31,15 @@ from purerl.runner.options import FIXED
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.axes import Choice, from_dict, in_a_line, is_whole
+from purerl.space.axes import from_dict, in_a_line
 from purerl.storage import folders
-from purerl.storage.files import CHECKSUM
-from purerl.storage.folders import FIELD, check_keys, differences, refuse
+from purerl.storage.files import read_json, write_json
+from purerl.storage.folders import FIELD, differences
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.space import Space
 
-TABLE = "trials.csv"
-_METRIC = "metric."  # Before the name of an own metric among the columns.
+TABLE = "trials.json"
+_REMEDY = "Run the study again, which writes it anew."
 # The states of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
@@ -157,24 +152,37 @@ class TuneResult(Shown):
     """A study's outcome.
 
     Attributes:
+        space: The axes that the study searches.
         rows: Rows of all trials, by number.
-        best_config: The config of the best trial; None before any is complete.
-        best_row: The row of the best trial; None before any is complete.
         holdout: The comparison of best and default, once the study is finished.
         importance: The share of each axis in what makes a trial good.
         finished: Whether as many trials as asked for have finished.
         summary: Numbers of this call: steps, seconds, compilations.
         out: The folder, if any.
+        env: Name of the environment that the config's stands in for, if one does.
     """
 
+    space: Space
     rows: tuple[Row, ...]
-    best_config: TrainConfig | None
-    best_row: Row | None
     holdout: Holdout | None
     importance: dict[str, float]
     finished: bool
     summary: dict[str, Any]
     out: Path | None
+    env: str | None = None
+
+    @property
+    def best_row(self) -> Row | None:
+        """The row of the best trial; None before any is complete."""
+        return best_of(self.rows)
+
+    @property
+    def best_config(self) -> TrainConfig | None:
+        """The config of the best trial; None before any is complete."""
+        if self.best_row is None:
+            return None
+        config = self.space.config_at(self.space.point(self.best_row.params))
+        return config.replace(env=self.env) if self.env else config
 
     def view(self) -> View:
         """Return what the study tells of itself."""
@@ -218,10 +226,10 @@ class TuneResult(Shown):
         Raises:
             ConfigError: no trial is complete.
         """
-        if self.best_config is None or self.best_row is None:
+        row, config = self.best_row, self.best_config
+        if row is None or config is None:
             raise ConfigError("no trial of the study is complete yet.")
-        row = self.best_row
-        return Best(dict(row.params), float(row.score or 0.0), self.best_config)
+        return Best(dict(row.params), float(row.score or 0.0), config)
 
 
 def best_of(rows: Sequence[Row]) -> Row | None:
@@ -303,8 +311,8 @@ _COSTS = (
 
 
 def write(folder: Path, result: TuneResult) -> None:
-    """Write trials.csv, best.yaml and summary.json, each atomically."""
-    write_atomic(folder / TABLE, csv_text(result.rows))
+    """Write trials.json, best.yaml and summary.json, each atomically."""
+    write_trials(folder, result.rows)
     if result.best_config is not None:
         serialise.to_yaml(result.best_config, folder / "best.yaml")
     numbers = result.summary
@@ -317,59 +325,29 @@ def write(folder: Path, result: TuneResult) -> None:
     folders.write_summary(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
 
 
-def csv_text(rows: Sequence[Row]) -> str:
-    """Return the trials as a table, a line each.
-
-    The name of the last column, which is empty, is a checksum of the whole table.
-    """
-    axes = list(rows[0].params) if rows else []
-    seeds = max((len(row.seed_scores) for row in rows), default=0)
-    own = list(dict.fromkeys(name for row in rows for name in row.metrics))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["number", "state", "score", *axes]
-        + [f"score_{i}" for i in range(seeds)]
-        + [f"{_METRIC}{name}" for name in own]
-        + ["env_steps", "default", "note", "curve", CHECKSUM]
-    )
-    for row in rows:
-        scores = [*row.seed_scores, *[None] * (seeds - len(row.seed_scores))]
-        writer.writerow(
-            [
-                row.number,
-                row.state,
-                row.score,
-                *row.params.values(),
-                *scores,
-                *(row.metrics.get(name) for name in own),
-                row.env_steps,
-                int(row.is_default),
-                row.note,
-                json.dumps(row.curve),
-                "",
-            ]
-        )
-    heading, end, lines = text.getvalue().partition("\n")
-    return f"{heading}:{_digest(text.getvalue())}{end}{lines}"
+def write_trials(folder: Path, rows: Sequence[Row]) -> None:
+    """Write trials.json."""
+    write_json(folder / TABLE, {"trials": [row._asdict() for row in rows]})
 
 
-def checked(text: str) -> str:
-    """Return the table that `csv_text` wrote, without its checksum.
+def read_trials(folder: Path) -> list[Row]:
+    """Return the rows that `write_trials` wrote.
 
     Raises:
-        ValueError: the checksum is missing or differs.
+        ConfigError: there are none, or they are damaged.
     """
-    heading, end, lines = text.partition("\n")
-    heading, _, digest = heading.rpartition(":")
-    table = f"{heading}{end}{lines}"
-    if digest != _digest(table):
-        raise ValueError("its checksum differs")
-    return table
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    path = folder / TABLE
+    if not path.exists():
+        raise ConfigError(
+            f"there is no {path}: no trial of the study has finished yet, or it was "
+            f"deleted. {_REMEDY}"
+        )
+    rows = []
+    for row in read_json(path, _REMEDY)["trials"]:
+        curve = {int(step): score for step, score in row["curve"].items()}
+        seeds = tuple(row["seed_scores"])
+        rows.append(Row(**{**row, "curve": curve, "seed_scores": seeds}))
+    return rows
 
 
 def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
@@ -420,47 +398,50 @@ FORMAT, KIND = 2, "tune"
 DATABASE = "study.db"
 
 
-def start(
-    folder: Path, spec: dict[str, Any], name: str, lanes: int | None
-) -> int | None:
-    """Make the folder, or go on in it; return the width of a block in either case.
+def open_folder(
+    folder: Path, space: Space, options: TuneOptions, name: str, lanes: int
+) -> dict[str, Any]:
+    """Start a study's folder, or go on with it; return the manifest that holds.
+
+    Args:
+        folder: The folder of the study.
+        space: The axes that it searches.
+        options: The options of this call, of which some may be others than before.
+        name: The name of the study in its storage.
+        lanes: The width of a block, where the folder has none yet.
 
     Raises:
-        ConfigError: it holds something else, perhaps without a manifest, or another
-            study or width, or has other random keys, or cannot be written.
+        ConfigError: it holds something else, another study or width, or has other
+            random keys, or cannot be written.
     """
-    folders.check_out(folder, KIND)
-    if folders.is_begun(folder):
-        stored = folders.load_kind(folder, KIND, FORMAT)
-        check_keys(f"out: {folder}", stored)
-        new = {**json.loads(json.dumps(spec)), "study": name, "lanes_asked": lanes}
-        known = {key: stored[key] for key in (*spec, "study", "lanes")}
+    config, fixed = options.config, options.kept(FIXED)
+    about = {
+        "kind": KIND,
+        **spec(space, options),
+        "options": options.kept(),
+        "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
+        "study": name,
+        "lanes": lanes,
+        "lanes_asked": options.lanes,
+    }
+
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         # The other options are told anew by every call.
-        known["options"] = {key: stored["options"][key] for key in spec["options"]}
-        remedy = "Use its settings, or another folder."
-        refuse(differing(known, new), f"out: {folder}", "study", remedy)
-        lanes = stored["lanes"]
-    folders.make(folder)
-    return lanes
+        known = {key: stored["options"].get(key) for key in fixed}
+        return differing({**stored, "options": known}, {**new, "options": fixed})
+
+    return folders.open_folder(
+        folder,
+        about,
+        compare=compare,
+        merge=lambda stored, new: {**stored, "options": new["options"]},
+    )
 
 
 def differing(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return what differs between two studies, in words.
-
-    Args:
-        stored: The specification of the study that is there.
-        new: The specification of the study that was asked for.
-    """
+    """Return what differs between the specifications of two studies, in words."""
     parts = {"config": FIELD, "axes": "the axis {}", "options": FIELD}
-    return differences(stored, new, parts, text=_text)
-
-
-def _text(value: Any) -> str:
-    """A value or a described axis."""
-    if isinstance(value, dict) and "kind" in value:
-        inside = value.get("values", [value.get("low"), value.get("high")])
-        return f"{value['kind']}({', '.join(map(str, inside))})"
-    return repr(value)
+    return differences(stored, new, parts, free=("auto",))
 
 
 def spec(space: Space, options: TuneOptions) -> dict[str, Any]:
@@ -474,45 +455,7 @@ def spec(space: Space, options: TuneOptions) -> dict[str, Any]:
     }
 
 
-def describe(
-    folder: Path, spec: dict[str, Any], name: str, options: TuneOptions
-) -> None:
-    """Write config.yaml and manifest.json.
-
-    Args:
-        folder: The folder of the study.
-        spec: The specification of what makes the study's scores comparable, see `spec`.
-        name: The name of the study in its storage.
-        options: The options of this call, of which some may be others than before.
-    """
-    config = options.config
-    about = {
-        "kind": KIND,
-        **spec,
-        "options": options.kept(),
-        "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
-        "study": name,
-        "lanes": options.lanes,
-        **folders.made_with(),
-    }
-    folders.write(folder, about)
-
-
 _UNFINISHED = ("running", "waiting")
-
-
-class Saved(NamedTuple):
-    """A study's folder.
-
-    Attributes:
-        result: The study's outcome so far.
-        space: The axes that the study searches.
-        stored: The study's manifest.
-    """
-
-    result: TuneResult
-    space: Space
-    stored: dict[str, Any]
 
 
 def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResult:
@@ -525,48 +468,37 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     Raises:
         ConfigError: it holds no study, nothing has finished yet, or it is damaged.
     """
-    return read(stored_folder(folder), config).result
-
-
-def read(folder: Path, config: TrainConfig | None = None) -> Saved:
-    """Read a study's folder as `load_tune` does, with the space and the manifest."""
+    folder = stored_folder(folder)
     stored = folders.load_kind(folder, KIND, FORMAT)
     env = None
     if config is None:
         config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
         env = None if is_whole else serialise.env_name(stored["config"]["env"])
-    space = Space(config, from_dict(stored["axes"]))
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
-    rows = _read_rows(folder, space)
-    best = best_of(rows)
+    rows = read_trials(folder)
     done = sum(row.state not in _UNFINISHED for row in rows)
     if done < numbers.get("trials", 0):
         raise ConfigError(
             f"{folder / TABLE} has {done} trials that ended, and "
-            f"{folder / folders.SUMMARY} has {numbers['trials']}: one of them is of "
-            "another time. Run the study again, which writes both anew."
+            f"{folder / folders.SUMMARY} has {numbers['trials']}. {_REMEDY}"
         )
-    best_config = space.config_at(space.point(best.params)) if best else None
-    if best_config is not None and env is not None:
-        best_config = best_config.replace(env=env)
     trials = stored["options"]["trials"]
     if done >= trials and not numbers:
         say(
             f"{folder / folders.SUMMARY} is missing, which has the comparison on "
             "fresh seeds; run the study again, which writes it anew"
         )
-    result = TuneResult(
+    return TuneResult(
+        space=Space(config, from_dict(stored["axes"])),
         rows=tuple(rows),
-        best_config=best_config,
-        best_row=best,
+        env=env,
         holdout=read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),
         finished=done >= trials,
         summary={k: v for k, v in numbers.items() if k != "best_trial"},
         out=folder,
     )
-    return Saved(result, space, stored)
 
 
 def told_of_study(folder: Path) -> Told:
@@ -575,11 +507,11 @@ def told_of_study(folder: Path) -> Told:
     Raises:
         ConfigError: no trial has finished.
     """
-    result, space, stored = read(folder)
+    result, stored = load_tune(folder), folders.load(folder)
     if not any(row.state in STATES for row in result.rows):
         raise ConfigError(f"no trial of the study in {folder} has finished yet.")
     return Told(
-        tracked(space.config, folder),
+        tracked(result.space.config, folder),
         int(stored["options"]["trials"]),
         lambda group: tell(group, result.rows),
         tracked_files(result),
@@ -588,48 +520,30 @@ def told_of_study(folder: Path) -> Told:
     )
 
 
-def _read_rows(folder: Path, space: Space) -> list[Row]:
-    path = folder / TABLE
-    if not path.exists():
-        raise ConfigError(
-            f"there is no {path}: no trial of the study has finished yet, or it was "
-            "deleted. Run the study again, which goes on and writes it anew."
-        )
-    try:
-        with path.open(newline="") as file:
-            lines = checked(file.read())
-        return [_row(line, space) for line in csv.DictReader(io.StringIO(lines))]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} is damaged ({error}); run the study again, which writes it anew."
-        ) from None
-
-
-def check_study(folder: Path, space: Space, known: Callable[[], Sequence[Row]]) -> None:
+def check_study(folder: Path, known: Callable[[], Sequence[Row]]) -> None:
     """Refuse to go on with a study that has lost trials of its folder.
+
+    Args:
+        folder: The folder of the study.
+        known: Reads the trials of its storage.
 
     Raises:
         ConfigError: the storage lacks a trial that the table has, or has another one.
     """
     done: list[Row] = []
     with contextlib.suppress(ConfigError):  # There is none, or it is written anew.
-        done = [r for r in _read_rows(folder, space) if r.state not in _UNFINISHED]
-    told = 0
+        done = [r for r in read_trials(folder) if r.state not in _UNFINISHED]
+    told = len(done)
     with contextlib.suppress(ConfigError):
-        told = int(folders.read_summary(folder).get("trials", 0))
-    if not done and not told:
-        return
+        told = max(told, folders.read_summary(folder).get("trials", 0))
     try:
-        found = {r.number: _facts(r) for r in known() if r.state not in _UNFINISHED}
+        found = {row.number: row for row in known()} if told else {}
     except Exception as error:  # Anything: its text may be another by a byte.
         raise study_is_damaged(folder, f"{type(error).__name__}: {error}") from None
-    odd = [str(r.number) for r in done if found.get(r.number) != _facts(r)]
+    odd = [row.number for row in done if found.get(row.number) != row]
     if odd or len(found) < told:
-        raise study_is_damaged(
-            folder,
-            f"{max(told, len(done))} trials had ended, and it has {len(found)}"
-            + (f"; trial {odd[0]} is missing or another" if odd else ""),
-        )
+        trial = odd[0] if odd else len(found)
+        raise study_is_damaged(folder, f"trial {trial} is missing or another one")
 
 
 def study_is_damaged(folder: Path, why: str) -> ConfigError:
@@ -639,40 +553,3 @@ def study_is_damaged(folder: Path, why: str) -> ConfigError:
         f"in {folder}: {why.splitlines()[0][:200]}. Put back a copy of it, or give "
         "another folder; what had finished is in the folder, and stays."
     )
-
-
-def _facts(row: Row) -> tuple[Any, ...]:
-    return row.state, row.score, row.params, row.env_steps
-
-
-def _row(line: Mapping[str, str], space: Space) -> Row:
-    seeds = sorted(
-        (int(name.removeprefix("score_")), text)
-        for name, text in line.items()
-        if name.startswith("score_") and name not in space.axes
-    )
-    scores = tuple(float(text) if text else None for _, text in seeds)
-    curve = json.loads(line["curve"])
-    return Row(
-        number=int(line["number"]),
-        state=line["state"],
-        score=float(line["score"]) if line["score"] else None,
-        params={name: _param(space, name, line[name]) for name in space.axes},
-        seed_scores=scores if any(s is not None for s in scores) else (),
-        env_steps=int(line["env_steps"]),
-        curve={int(step): float(score) for step, score in curve.items()},
-        is_default=line["default"] == "1",
-        note=line["note"],
-        metrics={
-            name.removeprefix(_METRIC): float(text)
-            for name, text in line.items()
-            if name.startswith(_METRIC) and text
-        },
-    )
-
-
-def _param(space: Space, name: str, text: str) -> Any:
-    axis = space.axes[name]
-    if isinstance(axis, Choice):
-        return next(label for label in space.names[name] if str(label) == text)
-    return int(text) if is_whole(axis) else float(text)

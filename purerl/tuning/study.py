@@ -165,7 +165,6 @@ class Study:
         study: The study of Optuna.
         space: The axes of the trials.
         budget: The number of trials that are to finish.
-        sampler: The study's sampler.
         pruner: The study's pruner.
     """
 
@@ -174,11 +173,10 @@ class Study:
         study: optuna.Study,
         space: Space,
         budget: int,
-        sampler: samplers.SeededSampler,
         pruner: samplers.SteadyPruner,
     ) -> None:
         self.study, self.space, self.budget = study, space, budget
-        self.sampler, self.pruner = sampler, pruner
+        self.pruner = pruner
         self.axes = samplers.distributions(space)
         self.me = identity()
         self.watch = Watch()
@@ -220,8 +218,6 @@ class Study:
         trial.set_user_attr(WORKER, self.me)
         if samplers.BATCH not in trial.user_attrs:  # Else it had waited again.
             trial.set_user_attr(samplers.BATCH, (batch[0] if batch else trial).number)
-            if self.sampler.generation is not None:
-                trial.set_user_attr(samplers.GENERATION, self.sampler.generation)
         return trial
 
     def _within_budget(self, asked: Sequence[optuna.Trial]) -> list[optuna.Trial]:
@@ -251,8 +247,6 @@ class Study:
             if steps:
                 trial.set_user_attr(TRAINED_STEPS, steps)
             trial.set_user_attr(DETAIL, detail)
-            if detail["state"] not in ("complete", "pruned"):
-                trial.set_user_attr(samplers.LOST, True)
         if score is None or not math.isfinite(score):
             self._tell(trial, TrialState.PRUNED)
         else:
@@ -426,8 +420,7 @@ def open_study(
             cannot be used.
     """
     opened = _storage(options.storage)
-    axes = samplers.distributions(space)
-    sampler = samplers.SeededSampler(options.sampler, options.seed, axes)
+    sampler = samplers.SeededSampler(options.sampler, options.seed)
     steps = options.config.total_timesteps
     pruner = samplers.SteadyPruner(samplers.make_pruner(options.pruner, steps))
     try:
@@ -444,7 +437,7 @@ def open_study(
             study_name=name, storage=opened, sampler=sampler, pruner=pruner
         )
         is_new = False
-    study = Study(found, space, options.trials, sampler, pruner)
+    study = Study(found, space, options.trials, pruner)
     if is_new or not _await_spec(found):
         default = space.default_params()
         if default is not None:

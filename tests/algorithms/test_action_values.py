@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import dqn
+from purerl.algorithms import action_values, dqn
 from purerl.algorithms.action_values import Categorical
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
@@ -176,7 +177,20 @@ def test_quantiles_learn_the_distribution_of_returns(values):
     np.testing.assert_allclose(means, [0.75, 0.5], atol=0.03)
 
 
-# Targets: double by means, and Munchausen's.
+# Targets: clipped, double by means, and Munchausen's.
+
+
+@pytest.mark.parametrize("values", ["expected", "categorical", "quantile"])
+def test_targets_stay_within_their_bound(values):
+    kind = make(values=values, clip_targets=1.5)[0].kind
+    reward = jnp.array([0.5, 9.0, -9.0])
+    likely = jnp.ones((3,) if values == "expected" else (3, ATOMS)) / ATOMS
+    target = kind.target(reward, 0.0 * reward, likely)  # Nothing follows.
+    means = {
+        "expected": lambda x: x,
+        "categorical": lambda x: x @ kind.atoms,
+    }.get(values, lambda x: x.mean(-1))(target)
+    np.testing.assert_allclose(means, [0.5, 1.5, -1.5], atol=1e-5)
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -242,24 +256,33 @@ def test_munchausen_targets_are_the_papers(values):
     assert (np.asarray(batch.discount) == 0).any()
 
 
+@pytest.mark.parametrize("std", [0.0, 0.3, 0.75])
+def test_a_number_is_spread_over_the_atoms(std):
+    atoms = jnp.linspace(-2.0, 4.0, 7)
+    numbers = [-9.0, -2.0, -0.4, 0.5, 1.0, 3.2, 50.0]
+    kind = action_values.Categorical(7, -2.0, 4.0)
+    # The loss of uniform logits is log 7 less the entropy of the target.
+    loss = kind.loss_of_numbers(jnp.zeros((7, 7)), jnp.array(numbers), std)
+    for index, number in enumerate(numbers):
+        number = min(max(number, -2.0), 4.0)
+        expected = np.zeros(7)
+        for k, atom in enumerate(np.asarray(atoms)):
+            if std:
+                edges = stats.norm.cdf([atom - 0.5, atom + 0.5], number, std)
+                expected[k] = edges[1] - edges[0]
+            else:
+                expected[k] = max(0.0, 1.0 - abs(number - atom))
+        expected /= expected.sum()
+        entropy = -sum(p * np.log(p) for p in expected if p > 0)
+        np.testing.assert_allclose(loss[index], np.log(7) - entropy, atol=1e-5)
+        if not std or -0.5 < number < 2.5:  # The Gaussian is not cut.
+            np.testing.assert_allclose(expected @ atoms, number, atol=0.05)
+    if std:
+        found = action_values.gaussian(jnp.array(numbers), atoms, std)
+        np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
+
+
 # Networks: the split, masks, modules of the user's own.
-
-
-def test_a_single_output_is_the_critic_of_means():
-    parts, restore, learner = make(dueling=True)
-    single = purerl.networks.ReturnCritic(
-        parts.network.torso,
-        2,
-        None,
-        purerl.networks.Dense,
-        parts.network.make_stream,
-        dueling=True,
-    )
-    obs = jax.random.normal(jax.random.key(5), (3, 4))
-    params = restore(learner.params)
-    np.testing.assert_allclose(
-        single.apply(params, obs), parts.network.apply(params, obs), rtol=1e-5
-    )
 
 
 @pytest.mark.parametrize("values", DISTRIBUTIONS)
@@ -304,10 +327,10 @@ def test_what_contradicts_is_refused_in_a_sentence():
     refused(
         "value_min must be less", values="categorical", value_min=5.0, value_max=5.0
     )
-    refused("double must be False", munchausen=True)
-    refused("n_step must be 1", munchausen=True, double=False, n_step=3)
+    refused("munchausen needs double=False", munchausen=True)
+    refused("munchausen needs .* n_step=1", munchausen=True, double=False, n_step=3)
     huber = purerl.losses.HuberError(1.0)
-    refused("set kappa", values="quantile", value_loss=huber)
+    refused("value_loss must be", values="quantile", value_loss=huber)
     refused("values must be one of", values="mean")
     refused("num_atoms must be at least 2", num_atoms=1)
     purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
@@ -316,5 +339,5 @@ def test_what_contradicts_is_refused_in_a_sentence():
 def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():
     own = nets.Policy(2)
     refused(r"\(3, 2, 5\).*5 numbers of the return", critic=own, values="quantile")
-    refused("takes no levels", critic=own, values="implicit")
-    refused("noisy must be False", critic=own, noisy=True)
+    refused("critic must not be .* values='implicit'", critic=own, values="implicit")
+    refused("critic must not be .* noisy", critic=own, noisy=True)

@@ -273,22 +273,24 @@ class Pictures(ContinuousProbe):
         return purerl.envs.spaces.Box(0.0, 1.0, (4, 4, 3))
 
 
-def test_what_crossq_cannot_normalise_is_refused():
-    with pytest.raises(ConfigError, match="crossq must be False where actions are"):
-        purerl.make_train(CONFIG.replace(env="CartPole-v1"))
-    words = "actor must have the dense layers of a .* with torso 'cnn' for"
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(CONFIG.replace(torso="cnn"))
-    config = CONFIG.replace(num_envs=2)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": "CartPole-v1"}, "the discrete actions"),
+        ({"torso": "cnn"}, "a torso"),
+        ({"torso": "simba"}, "a torso"),
+        ({"optimiser": LearnedOptimiser.make(3)}, "optimiser=LearnedOptimiser"),
+        ({"optimiser": OpenOptimiser.make(4, 3)}, "optimiser=OpenOptimiser"),
+    ],
+)
+def test_what_crossq_cannot_normalise_is_refused(changes, words):
+    config = CONFIG.replace(**changes)
+    with pytest.raises(ConfigError, match=f"crossq must be False with {words}"):
+        sac.validate(config, resolve_env(config))
+
+
+def test_crossq_takes_muon_and_no_several_devices():
+    config = CONFIG.replace(optimiser=Muon(), num_envs=2)
+    sac.validate(config, resolve_env(config))
     with pytest.raises(ConfigError, match="crossq must be False where one agent is"):
         sac.make(config, resolve_env(config), axis_name="devices")
-
-
-def test_an_optimiser_to_which_statistics_would_be_parameters_is_refused():
-    for chosen in (LearnedOptimiser.make(3), OpenOptimiser.make(4, 3)):
-        config = CONFIG.replace(optimiser=chosen)
-        words = rf"optimiser must not be {type(chosen).__name__}\(\) where crossq"
-        with pytest.raises(ConfigError, match=words):
-            sac.validate(config, resolve_env(config))
-    config = CONFIG.replace(optimiser=Muon())
-    sac.validate(config, resolve_env(config))

@@ -13,7 +13,7 @@ from scipy import stats
 import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import ensembles, off_policy, sac, td3
+from purerl.algorithms import action_values, ensembles, off_policy, sac, td3
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
@@ -73,7 +73,8 @@ def test_a_policy_that_climbs_the_first_critic_asks_no_other():
 
 def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
     draws = 5_000
-    found = ensembles.draw_subsets(jax.random.key(0), (draws,), num_critics=5, subset=2)
+    draw = ensembles.subsets(SAC.replace(num_critics=5, critic_subset=2))
+    found = draw(jax.random.key(0), (draws,))
     assert found.shape == (draws, 2) and found.dtype == jnp.int32
     pairs = np.sort(found, axis=-1)
     assert (pairs[:, 0] < pairs[:, 1]).all()
@@ -81,8 +82,8 @@ def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
     assert len(kinds) == comb(5, 2)
     # A draw that favoured one critic by a tenth would have a p-value below 1e-6.
     assert stats.chisquare(counts).pvalue > 1e-3
-    other = ensembles.draw_subsets(jax.random.key(1), (draws,), num_critics=5, subset=2)
-    assert (np.sort(other, axis=-1) != pairs).any(-1).mean() > 0.5
+    other = np.sort(draw(jax.random.key(1), (draws,)), axis=-1)
+    assert (other != pairs).any(-1).mean() > 0.5
 
 
 def test_an_ensemble_is_its_members_one_by_one():
@@ -233,9 +234,62 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
     np.testing.assert_allclose(
         td_error, target.mean(0) - theta[0].mean(-1), rtol=1e-4, atol=1e-5
     )
-    # The squared error stands for Huber's, and another loss for itself.
-    same = ensembles._quantile_loss(config.replace(value_loss=HuberError(2.0)))
-    assert same == HuberError(2.0) and config.value_loss == SquaredError()
+    # The squared error, which is the default, stands for Huber's.
+    assert config.value_loss == SquaredError()
+
+
+# Categorical critics.
+
+ATOMS = {"num_atoms": 6, "value_min": -1.0, "value_max": 1.5}
+CATEGORICAL = {"atoms": ATOMS, "ensemble": ATOMS | {"num_critics": 3}}
+
+
+@pytest.mark.parametrize("changes", CATEGORICAL.values(), ids=CATEGORICAL)
+def test_a_step_of_categorical_critics_is_that_of_their_means(changes):
+    config = TD3.replace(policy_noise=0.0, **changes)
+    parts, learner = make(td3, config)
+    batch, slow = make_batch(), learner.target_params
+    atoms = np.linspace(-1.0, 1.5, 6)
+
+    def means(logits):
+        return jax.nn.softmax(jnp.stack([*logits])) @ atoms
+
+    action = parts.actor.apply(slow["actor"], batch.next_obs)
+    later = parts.critics.apply(slow["critics"], batch.next_obs, action)
+    expected = batch.reward + batch.discount * means(later).min(0)
+    target = td3.td_target(parts, slow, batch, jnp.zeros((N, 1)))
+    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
+    logits = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
+    spread = action_values.gaussian(expected, jnp.asarray(atoms), 0.75)
+    entropy = -jax.scipy.special.xlogy(spread, spread).sum(-1)
+    each = [-(spread * jax.nn.log_softmax(x)).sum(-1) - entropy for x in logits]
+    learn = jax.jit(partial(td3.learn, parts))
+    _, td_error, metrics = learn(
+        learner, batch, jnp.zeros((N, 1)), StepCount(jnp.uint32(0))
+    )
+    np.testing.assert_allclose(
+        metrics["value_loss"], (batch.weight * sum(each)).mean(), rtol=1e-4
+    )
+    np.testing.assert_allclose(td_error, expected - means(logits)[0], atol=1e-5)
+    # The policy climbs the smaller of the expected values.
+    climbed = ensembles.policy_objective(config, logits)
+    np.testing.assert_allclose(climbed, means(logits).min(0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.75])
+def test_a_categorical_critic_learns_the_value_of_its_actions(std):
+    atoms = {"num_atoms": 41, "value_min": -12.0, "value_max": 2.0, "target_std": std}
+    config = purerl.TD3Config(**CONTINUOUS_PROBE, **atoms)
+    state = jax.jit(purerl.make_train(config))(jax.random.key(0)).state
+    parts = td3.build(config, resolve_env(config))
+    obs = jnp.array([[-1.0], [1.0]]).repeat(3, 0)
+    action = jnp.array([[-0.5], [0.0], [0.5]] * 2)
+    logits = parts.critics.apply(state.params["critics"], obs, action)
+    values = ensembles.policy_objective(config, logits)
+    # -(a - best)^2 with actions of -1 .. 3, best 0.5 and 2.5.
+    best = 1.5 + np.asarray(obs)[:, 0]
+    known = -((1.0 + 2.0 * np.asarray(action)[:, 0] - best) ** 2)
+    np.testing.assert_allclose(values, known, atol=0.5)
 
 
 # Priorities.
@@ -402,14 +456,18 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
             {"num_quantiles": 2},
             r"dropped_quantiles must be less than num_quantiles \(2\), got 2",
         ),
+        ({"num_atoms": 5}, "num_atoms=5 needs value_min below value_max, got None"),
+        ({**ATOMS, "value_max": -2.0}, "value_min below value_max, got -1.0 and -2.0"),
+        ({**ATOMS, "num_quantiles": 5}, "num_atoms must be 0 with num_quantiles=5"),
+        ({**ATOMS, "value_loss": HuberError()}, "num_atoms must be 0 with"),
+        ({"value_min": 1.0}, "value_min=1.0 has no effect with num_atoms=0"),
         (
             {"num_critics": 3, "optimiser": optimisers.Muon()},
             r"optimiser must not be Muon\(\) with num_critics 3",
         ),
         (
             {"critic_subset": 1, "optimiser": optimisers.LearnedOptimiser.make(3)},
-            r"LearnedOptimiser\(\) with num_critics 2 and critic_subset 1: .* or two "
-            r"critics without critic_subset\.",
+            r"LearnedOptimiser\(\) with num_critics 2 and critic_subset 1",
         ),
         (
             {"num_critics": 1, "optimiser": optimisers.OpenOptimiser.make(4, 3)},
@@ -449,8 +507,12 @@ def test_quantiles_of_discrete_actions_are_refused():
         (purerl.SACConfig, {"prioritised": True, "normalize_observations": True}),
         (purerl.TD3Config, {**REDQ, "prioritised": True}),
         (purerl.TD3Config, TQC),
+        (
+            purerl.SACConfig,
+            {"num_atoms": 41, "value_min": -12.0, "value_max": 2.0, "torso": "simba"},
+        ),
     ],
-    ids=["redq", "tqc", "crossq", "sac-prioritised", "td3-redq", "td3-tqc"],
+    ids=["redq", "tqc", "crossq", "sac-prioritised", "td3-redq", "td3-tqc", "atoms"],
 )
 def test_the_best_actions_of_an_asymmetric_range_are_found(config_class, changes):
     # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.

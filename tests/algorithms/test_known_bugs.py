@@ -107,6 +107,14 @@ def test_deterministic_acting_during_training():
     assert len(np.unique(still)) == 1
     np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
     assert abs(float((actions - still).mean())) < 0.01
+    # Or every environment has a noise of its own, from the smallest to the largest.
+    config = CONFIG.replace(exploration_noise=0.01, exploration_noise_max=0.05)
+    spread = make_hooks(config).explore(
+        learner, features, (), jnp.ones_like(noise), jnp.zeros(2000)
+    )
+    np.testing.assert_allclose(
+        (spread[0] - still)[:, 0], np.linspace(0.01, 0.05, 2000), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("num_envs", slow_but([1, 3, 4], 3))

@@ -16,11 +16,6 @@ from tests.algorithms.agents import agent_of
 SAMPLES = 24
 
 
-def bound(config):
-    """The structure that PPO binds once."""
-    return agent_of(config)
-
-
 def small(**fields):
     defaults = {
         "num_envs": 4,
@@ -52,7 +47,7 @@ CASES = {
 def case(name):
     """A config's structure, parameters away from their start, and fixed samples."""
     config = CASES[name]
-    parts = bound(config)
+    parts = agent_of(config)
     rng = np.random.default_rng(0)
     width = 4 if parts.head.is_discrete else 1
     algorithm = purerl.make_algorithm(config)
@@ -168,28 +163,16 @@ def test_the_gradient_of_a_minibatch_equals_finite_differences(name):
         np.testing.assert_allclose(actual, slope, rtol=2e-3, atol=1e-4)
 
 
-def test_clipping_acts_on_the_global_norm_not_elementwise():
+@pytest.mark.parametrize(("bound", "share"), [(None, 1.0), (1.0, 0.2), (10.0, 1.0)])
+def test_clipping_acts_on_the_global_norm_not_elementwise(bound, share):
     # |(3, 4)| = 5, clipped to norm 1: (0.6, 0.8); clipping by element gives (1, 1).
     # With an epsilon far above the gradient, Adam's first step is -rate * g / eps.
     grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
-    optim = optimiser.make(Adam(eps=1e4), 1.0, max_grad_norm=1.0)
-    updates, _ = optim.update(grads, optim.init(grads), grads)
-    np.testing.assert_allclose(updates["a"] * 1e4, [-0.6], rtol=1e-3)
-    np.testing.assert_allclose(updates["b"] * 1e4, [-0.8], rtol=1e-3)
-
-
-def test_a_small_gradient_is_not_clipped():
-    grads = {"a": jnp.array([0.3]), "b": jnp.array([0.4])}
-    optim = optimiser.make(Adam(eps=1e4), 1.0, max_grad_norm=1.0)
-    updates, _ = optim.update(grads, optim.init(grads), grads)
-    np.testing.assert_allclose(updates["b"] * 1e4, [-0.4], rtol=1e-3)
-
-
-@pytest.mark.parametrize("bound", [None, 1.0, 10.0])
-def test_the_norm_of_the_gradient_is_that_before_clipping_if_it_is_clipped(bound):
-    grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
-    optim = optimiser.make(Adam(), 1.0, max_grad_norm=bound)
-    _, state = optim.update(grads, optim.init(grads), grads)
+    optim = optimiser.make(Adam(eps=1e4), 1.0, max_grad_norm=bound)
+    updates, state = optim.update(grads, optim.init(grads), grads)
+    np.testing.assert_allclose(updates["a"] * 1e4, [-3.0 * share], rtol=1e-3)
+    np.testing.assert_allclose(updates["b"] * 1e4, [-4.0 * share], rtol=1e-3)
+    # The norm is that before clipping.
     np.testing.assert_allclose(optimiser.grad_norm(state), 5.0, rtol=1e-6)
 
 
@@ -201,44 +184,35 @@ def test_the_step_size_decays_linearly_to_zero(update, expected):
     np.testing.assert_allclose(actual, expected, atol=1e-10)
 
 
-@pytest.fixture(scope="module")
-def stepped():
-    """Largest move of a parameter in updates 0, 1 and 3 of 4, annealed or not.
+@pytest.mark.parametrize(
+    ("anneal", "expected"),
+    [
+        pytest.param(True, [1e-3, 7.5e-4, 2.5e-4], marks=pytest.mark.slow),
+        (False, [1e-3, 1e-3, 1e-3]),
+    ],
+)
+def test_an_update_uses_the_step_size_annealed_or_not(anneal, expected):
+    """The largest move of a parameter in updates 0, 1 and 3 of 4.
 
     One gradient step with a fresh Adam moves a parameter by at most the step size, and
     by nearly that much where its gradient is far above epsilon.
     """
-
-    def moves(anneal):
-        config = small(
-            learning_rate=1e-3,
-            anneal_learning_rate=anneal,
-            optimiser=purerl.optimisers.Adam(eps=1e-12),
+    config = small(
+        learning_rate=1e-3,
+        anneal_learning_rate=anneal,
+        optimiser=purerl.optimisers.Adam(eps=1e-12),
+    )
+    algorithm = purerl.make_algorithm(config)
+    start = jax.jit(algorithm.init)(jax.random.key(0))
+    step = jax.jit(algorithm.step)
+    for update, rate in zip((0, 1, 3), expected, strict=True):
+        after, metrics = step(start._replace(update=jnp.int32(update)))
+        change = jax.tree.map(
+            lambda x, y: float(jnp.abs(x - y).max()), after.params, start.params
         )
-        algorithm = purerl.make_algorithm(config)
-        start = jax.jit(algorithm.init)(jax.random.key(0))
-        step = jax.jit(algorithm.step)
-        largest = []
-        for update in (0, 1, 3):
-            after, metrics = step(start._replace(update=jnp.int32(update)))
-            change = jax.tree.map(
-                lambda x, y: float(jnp.abs(x - y).max()), after.params, start.params
-            )
-            largest.append(max(jax.tree.leaves(change)))
-            assert after.update == update + 1
-            assert metrics["env_steps"] == (update + 1) * 32
-        return largest
-
-    return {anneal: moves(anneal) for anneal in (True, False)}
-
-
-@pytest.mark.slow
-def test_an_update_uses_the_annealed_step_size(stepped):
-    np.testing.assert_allclose(stepped[True], [1e-3, 7.5e-4, 2.5e-4], rtol=1e-2)
-
-
-def test_an_update_without_annealing_uses_the_full_step_size(stepped):
-    np.testing.assert_allclose(stepped[False], [1e-3, 1e-3, 1e-3], rtol=1e-2)
+        np.testing.assert_allclose(max(jax.tree.leaves(change)), rate, rtol=1e-2)
+        assert after.update == update + 1
+        assert metrics["env_steps"] == (update + 1) * 32
 
 
 def test_explained_variance_golden():

@@ -248,12 +248,7 @@ def test_layer_norm_is_before_every_activation_unless_it_is_off():
         ({"env": "Pendulum-v1"}, "PQNConfig needs discrete actions, got"),
         ({"num_minibatches": 5}, r"4 \* 16 = 64.*got 5; nearest: 4 or 8"),
         ({"num_minibatches": 65}, "nearest: 64"),
-        ({"hidden_sizes": (8, 0)}, "hidden_sizes must be positive whole numbers"),
-        ({"hidden_sizes": ()}, "hidden_sizes must be"),
         ({"torso": "cnn"}, "torso 'cnn' needs observations"),
-        ({"optimiser": "sgd"}, "optimiser must be an optimiser, such as .*, got 'sgd'"),
-        ({"epsilon_end": 1.1}, "epsilon_end must lie between 0 and 1"),
-        ({"trace_decay": -0.1}, "trace_decay must lie between 0 and 1"),
         ({"value_loss": None}, "value_loss must be"),
     ],
 )
@@ -292,13 +287,3 @@ def test_action_values_of_the_probes(env, observations, expected):
     np.testing.assert_allclose(q, expected, atol=0.03)
     if "action" in env:
         np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
-
-
-@pytest.mark.slow
-def test_pqn_solves_cartpole_with_its_defaults():
-    # 8 seeds of 500,000 steps; the optimum is 500.
-    config = purerl.PQNConfig(env="CartPole-v1")
-    train = jax.jit(jax.vmap(purerl.make_train(config)))
-    result = train(jax.random.split(jax.random.key(0), 8))
-    final = np.asarray(result.evaluation["episode_return"][:, -1])
-    assert final.mean() >= 475

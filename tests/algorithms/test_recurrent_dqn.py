@@ -388,7 +388,7 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     stored = jax.tree.map(draw, parts.memory.kind.blank(NUMBERS.shape))
     rows = steps._replace(memory=stored)
     args = parts.memory.core, parts.memory.kind, params, rows
-    _, whole = jax.jit(lambda: sequences.remember(*args))()
+    whole = jax.jit(lambda: sequences.remember(*args))()
     each = jax.jit(lambda: sequences.remember_each(*args))()
     found, expected = parts.memory.kind.read(each), parts.memory.kind.read(whole)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

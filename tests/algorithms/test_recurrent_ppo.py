@@ -300,9 +300,6 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
         ({"num_minibatches": 3}, r"\(16\), whole .* got 3; .* 2 or 4"),
         ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
         ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
-        ({"head_sizes": (0,)}, "head_sizes must be positive whole numbers"),
-        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"hidden_sizes": ()}, "hidden_sizes must be"),
         ({"policy": "gaussian"}, "does not fit the discrete action space"),
     ],
 )

@@ -379,8 +379,8 @@ def test_it_learns_what_only_a_memory_can(config):
     ("changes", "fragment"),
     [
         ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
-        ({"n_step": 7}, r"sequence_length \(6\), got 7 \(1 is the default\)"),
-        ({"batch_size": 32}, r"batch_size must be .* \(6\).*nearest: 30 or 36"),
+        ({"n_step": 7}, r"n_step must be at most sequence_length \(6\), got 7"),
+        ({"batch_size": 32}, r"batch_size must be .* \(6\) with a memory, got 32"),
         ({"num_steps": 2}, "num_steps must be 1 with a memory, got 2"),
         ({"head_sizes": ()}, "head_sizes must have a layer"),
         ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),

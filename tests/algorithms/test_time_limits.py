@@ -57,7 +57,7 @@ def q_network_values(config, state):
 
 def twin_critic_values(config, state):
     """Of two critics of observation and action: the first one's, at action 0."""
-    critics = actor_critic.action_critics(config, (LENGTH,))
+    critics = actor_critic.make_critics(config, (LENGTH,))
     return critics.apply(
         state.params["critics"], jnp.eye(LENGTH), jnp.zeros((LENGTH, 1))
     )[0]

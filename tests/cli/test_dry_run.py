@@ -74,9 +74,10 @@ def test_a_dry_run_refuses_numbers_that_a_population_cannot_move(capsys):
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
     monkeypatch.chdir(tmp_path)
-    settings = ["--setting", "a:", "--setting", "b:", "--seeds", "4"]
-    envs = ["--env", "CartPole-v1", "--env", "probe/constant-reward"]
-    command = ["compare", *settings, *envs, *TINY, "--lanes", "2", "--dry-run"]
+    settings = ["--setting", "slow: gamma=0.9", "--setting", "fast: gamma=0.8"]
+    envs = ["--environment", "CartPole-v1", "--environment", "probe/constant-reward"]
+    command = ["compare", *settings, "--seeds", "4", *envs, *TINY, "--lanes", "2"]
+    command.append("--dry-run")
     assert main(command) == 0
     out = capsys.readouterr().out
     # Two environments, two settings, four seeds, 640 steps, ten in a second.

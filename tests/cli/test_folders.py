@@ -29,10 +29,7 @@ def swept(tmp_path_factory):
 def _folder(path: Path, kind: str) -> Path:
     """A folder that says what it holds, and holds nothing else."""
     path.mkdir()
-    if kind == "comparison":
-        (path / "comparison.json").write_text("{}")
-    else:
-        write_json(path / "manifest.json", {"kind": kind, "format": 1})
+    write_json(path / "manifest.json", {"kind": kind, "format": 1})
     return path
 
 

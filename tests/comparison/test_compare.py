@@ -8,14 +8,11 @@ import pytest
 
 import purerl
 from purerl import losses
-from purerl.cli import main, report
-from purerl.comparison import training
+from purerl.cli import main
+from purerl.comparison import api
 from purerl.config import ConfigError
 from purerl.execution import cache
-from purerl.execution.format import running
-from purerl.scale import hosts
 from purerl.storage import folders
-from purerl.storage.files import load_arrays, save_arrays, write_json
 from tests.comparison.small import (
     CONFIG,
     FAST,
@@ -24,6 +21,8 @@ from tests.comparison.small import (
     SLOW,
     SMALL,
 )
+
+PLACE = "CartPole-v1"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +39,7 @@ def test_settings_of_one_program_are_bit_for_bit_those_alone(result):
     alone = purerl.compare(CONFIG, {"fast": FAST}, **SMALL)
     for measure, values in alone.scores.items():
         np.testing.assert_array_equal(values[:, 0], result.scores[measure][:, 1])
-    place = "CartPole-v1"
-    np.testing.assert_array_equal(alone.curves[place][0], result.curves[place][1])
+    np.testing.assert_array_equal(alone.curves[PLACE][0], result.curves[PLACE][1])
 
 
 def test_settings_of_other_lengths_have_their_own_steps(result):
@@ -58,7 +56,7 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
 
 @pytest.mark.slow
 def test_losses_are_settings():
-    named = {"soft": "huber", "hard": losses.HuberError(5.0)}
+    named = {"soft": "HuberError()", "hard": losses.HuberError(5.0)}
     settings = {name: {"value_loss": loss} for name, loss in named.items()}
     with purerl.share_programs():
         one = purerl.compare_losses(CONFIG, "value_loss", named, **SMALL)
@@ -88,12 +86,12 @@ def test_a_schedule_is_a_setting():
 def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
     trained = []
 
-    def train(part, *rest):
-        trained.append(len(part.names))
-        return original(part, *rest)
+    def train(self, part, *rest):
+        trained.append(len(part.entries))
+        return original(self, part, *rest)
 
-    original = training._train_part
-    monkeypatch.setattr(training, "_train_part", train)
+    original = api._Loop._train_part
+    monkeypatch.setattr(api._Loop, "_train_part", train)
     purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
     assert trained == []
     more = {**SETTINGS, "third": {"learning_rate": 0.01}}
@@ -103,31 +101,16 @@ def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
         np.testing.assert_array_equal(found.scores[measure][:, :4], values)
     loaded = purerl.load_comparison(folder)
     assert loaded.settings == tuple(more)
-    assert loaded.about == found.about
+    assert loaded.about["settings"] == found.about["settings"]
     assert repr(loaded.rows) == repr(found.rows)
     for place, steps in found.steps.items():
         np.testing.assert_array_equal(loaded.steps[place], steps)
         np.testing.assert_array_equal(loaded.curves[place], found.curves[place])
 
 
-def test_scores_of_other_versions_are_taken_with_a_note(
-    result, folder, monkeypatch, capsys
-):
-    found = purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
-    assert "other versions" not in capsys.readouterr().err
-    versions = folders.versions()
-    monkeypatch.setattr(folders, "versions", lambda: {**versions, "jax": "9.9.9"})
-    again = purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
-    said = capsys.readouterr().err
-    note = f"so bits may differ: jax {versions['jax']} -> 9.9.9\n"
-    assert said.count("resumed with other versions") == 1 and note in said
-    for measure, values in found.scores.items():
-        np.testing.assert_array_equal(again.scores[measure], values)
-
-
 def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
     """The third fails: what was trained of the same part is not trained again."""
-    original, trained = training.stream, []
+    original, trained = api.stream, []
 
     def streamed(jobs, workers, reducer, *rest):
         def recorder(job):
@@ -138,7 +121,7 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
 
         original(jobs, workers, recorder, *rest)
 
-    monkeypatch.setattr(training, "stream", streamed)
+    monkeypatch.setattr(api, "stream", streamed)
     rates = {f"rate {x}": {"learning_rate": x} for x in (1e-3, 2e-3, 4e-3)}
     one = jax.local_devices()[:1]
     options = {"seeds": 2, "lanes": 2, "progress": False, "devices": one}
@@ -153,47 +136,39 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found.scores[measure], values)
 
 
-def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
-    result, tmp_path
-):
-    result.save(tmp_path)
-    stored = load_arrays(tmp_path / "comparison.npz")
-    swapped = {name: curves[::-1] for name, curves in stored.items()}
-    save_arrays(tmp_path / "comparison.npz", swapped)
-    with pytest.raises(ConfigError, match="curves were written by a call that did not"):
-        purerl.load_comparison(tmp_path)
+def test_a_damaged_setting_is_left_out_and_trained_again(result, folder, capsys):
+    more = {"slow": SLOW, "third": {"learning_rate": 0.03}}
+    purerl.compare(CONFIG, more, out=folder, **SMALL)
+    path = folder / "trained" / f"{folders.load(folder)['trained'][PLACE]['third']}.npz"
+    path.write_bytes(path.read_bytes()[:-9])
+    loaded = purerl.load_comparison(folder)
+    assert loaded.settings == ("slow",) and not loaded.finished
+    assert f"{path} is missing or damaged, so third" in capsys.readouterr().err
+    assert purerl.compare(CONFIG, more, out=folder, **SMALL).finished
 
 
-def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, capsys):
-    result.save(tmp_path)
-    assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.html").read_text()
+def test_a_folder_goes_on_with_its_own_options(result, folder):
+    for changes, words in (
+        ({"seeds": 3}, "seeds is"),
+        ({"measures": ["final_return"]}, "measures is"),
+        ({"lanes": 2}, "lanes is 4 there and 2 here"),
+    ):
+        with pytest.raises(ConfigError, match=f"another comparison: {words}"):
+            purerl.compare(CONFIG, SETTINGS, out=folder, **{**SMALL, **changes})
+
+
+def test_the_page_has_the_table_the_curves_and_the_settings(folder, capsys):
+    result = purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
+    assert main(["report", str(folder)]) == 0
+    text = (folder / "report.html").read_text()
     for words in ("<h2>Scores</h2>", "<h2>Learning curves</h2>", "<h2>Settings</h2>"):
         assert words in text
     assert text.count("<figure>") == 1
     assert not re.search(r"https?://", text)
-    row = result.row("CartPole-v1", "final_return", "fast")
+    row = result.row(PLACE, "final_return", "fast")
     assert f'data-v="{row.mean:.1f}"' in text
     assert "DQN: a whole configuration, dqn" in text
-    assert "versions" not in text  # It has no manifest that would name them.
     assert "hidden_sizes=[9], num_steps=32" in text
-    assert f"purerl.load_comparison({str(tmp_path)!r})" in text.replace("&#x27;", "'")
-
-
-def test_a_comparison_in_the_folder_of_an_evolution_has_its_own_page(result, tmp_path):
-    with running([], ["compare", "<x>"]):
-        result.save(tmp_path)
-    write_json(tmp_path / "manifest.json", {"kind": "evolution"})
-    page = report.write(tmp_path, kind="comparison")
-    assert page == tmp_path / "report.html"
-    text = page.read_text()
-    assert "<h1>Comparison: " in text and "purerl compare &#x27;&lt;x&gt;&#x27;" in text
-
-
-def test_several_processes_are_refused_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(hosts, "count", lambda: 2)
-    with pytest.raises(ConfigError, match="a comparison runs in one process"):
-        purerl.compare(CONFIG, SETTINGS, **SMALL)
 
 
 def test_blocks_are_narrowed_until_they_fit(monkeypatch):

@@ -6,13 +6,12 @@ import pytest
 
 import purerl
 from purerl import presets, serialise
-from purerl.comparison import api, training
-from purerl.comparison.api import CompareOptions, planned
-from purerl.comparison.settings import read_environments, read_settings
-from purerl.comparison.training import enter, make_groups
+from purerl.comparison import api
+from purerl.comparison.api import CompareOptions, enter, make_parts, planned
+from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
-from purerl.storage.files import write_json
+from purerl.space.points import read_environments
 from tests.comparison.small import (
     CONFIG,
     DQN,
@@ -34,7 +33,11 @@ QUICK = (
 
 def members(settings, config=CONFIG, environments=()):
     """The names of the settings that share programs."""
-    return [part.names for part in parts_of(settings, config, environments)]
+    return [names(part) for part in parts_of(settings, config, environments)]
+
+
+def names(part):
+    return tuple(entry.setting for entry in part.entries)
 
 
 def parts_of(settings, config=CONFIG, environments=()):
@@ -74,11 +77,12 @@ def test_what_changes_the_same_numbers_is_one_program():
 def test_whole_configs_train_where_the_others_do():
     place = {"env": "Acrobot-v1", "total_timesteps": 320, "name": "short"}
     parts = parts_of(SETTINGS, environments=["CartPole-v1", place])
-    configs = [part.group.bound.config for part in parts if "DQN" in part.names]
+    configs = [part.bound.config for part in parts if "DQN" in names(part)]
     assert [config.env for config in configs] == ["CartPole-v1", "Acrobot-v1"]
     assert [config.total_timesteps for config in configs] == [640, 320]
     assert {type(config) for config in configs} == {purerl.DQNConfig}
-    assert [part.environment for part in parts] == ["CartPole-v1"] * 3 + ["short"] * 3
+    places = [part.entries[0].environment for part in parts]
+    assert places == ["CartPole-v1"] * 3 + ["short"] * 3
 
 
 def test_schedules_share_a_program_of_their_own():
@@ -108,13 +112,13 @@ def test_what_was_evolved_is_a_setting():
         ({" ": {}}, "' ' is no name"),
         ({"a": 3}, "settings: a: a setting is changes of the config by name"),
         ({"a": "nowhere"}, "settings: a: 'nowhere' is no folder"),
-        ({"a": {"learnin_rate": 1}}, "a: PPOConfig has no field 'learnin_rate'. Did"),
-        ({"a": {"learning_rate": -1}}, "a: learning_rate must be greater than 0"),
+        ({"a": {"learnin_rate": 1}}, "a: at learnin_rate=1: PPOConfig has no field"),
+        ({"a": {"learning_rate": -1}}, "a: at learning_rate=-1: learning_rate must be"),
         ({"a": {"env": "Acrobot-v1"}}, "a: it changes env, but all settings"),
         ({"a": {"num_evaluations": 3}}, "a: it changes num_evaluations, but the meas"),
         (
             {"a": DQN.replace(env="Acrobot-v1")},
-            "a is a config of another task .* env is",
+            "a: it is a config of another task .* env is",
         ),
         ({"a": DQN.replace(total_timesteps=1)}, "its total_timesteps is 1, and"),
         ({"a": purerl.ConfigSchedule((1,), (FAST,))}, "a schedule begins at update 0"),
@@ -135,13 +139,13 @@ def test_what_was_evolved_is_a_setting():
 def test_mistakes_are_one_sentence_before_anything_is_trained(
     settings, words, monkeypatch
 ):
-    monkeypatch.setattr(api, "train", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(api, "stream", lambda *_: pytest.fail("it trained"))
     with pytest.raises(ConfigError, match=words):
         purerl.compare(CONFIG, settings, **SMALL)
 
 
 def test_an_environment_that_a_whole_config_cannot_take_is_refused():
-    with pytest.raises(ConfigError, match="DQNConfig, which has no field 'num_epochs'"):
+    with pytest.raises(ConfigError, match="DQN: DQNConfig has no field 'num_ep"):
         members({"DQN": DQN}, environments=[{"num_epochs": 1}])
 
 
@@ -157,7 +161,7 @@ def test_a_whole_config_that_leaves_out_what_the_others_train_in_is_refused(
     fields, words
 ):
     (name,) = fields
-    sentence = f"a is a config of another task .*{name} is {words}"
+    sentence = f"a: it is a config of another task .*{name} is {words}"
     with pytest.raises(ConfigError, match=sentence):
         members({"a": DQN}, CONFIG.replace(**fields))
     assert members({"a": DQN.replace(**fields)}, CONFIG.replace(**fields)) == [("a",)]
@@ -172,12 +176,6 @@ def test_a_schedule_must_begin_with_a_segment():
     falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
     with pytest.raises(ConfigError, match="segment_updates must divide 8"):
         purerl.compare(CONFIG, {"a": falling}, **SMALL, segment_updates=3)
-
-
-def test_the_folder_of_something_else_is_refused(tmp_path):
-    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
-    with pytest.raises(ConfigError, match="holds a sweep, not a comparison"):
-        purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
 
 
 @pytest.mark.parametrize("name", slow_but(presets.names(), *QUICK))
@@ -202,10 +200,10 @@ def test_a_whole_config_is_trained_as_it_is(name):
     entered = enter(setting, place)
     assert type(entered.trained) is type(expected)
     assert _plain(entered.trained) == _plain(expected)
-    (group,) = make_groups([entered])
-    (numbers,) = group.overrides
+    (part,) = make_parts([entered])
+    (numbers,) = part.overrides
     first = jax.tree.map(lambda x: x[0], numbers)
-    assert _plain(group.bound.at(first)) == _plain(expected)
+    assert _plain(part.bound.at(first)) == _plain(expected)
 
 
 def _plain(config):
@@ -220,8 +218,6 @@ def _plain(config):
 
 def test_scores_of_an_environment_object_belong_to_its_name():
     env = CartPole()
-    options = training.Compared(seeds=(0,))
     tasks = read_environments(CONFIG, [{"name": n, "env": env} for n in "ab"])
     (setting,) = read_settings({"own": {}})
-    names = {training.identity(enter(setting, t), options, t) for t in tasks}
-    assert len(names) == 2
+    assert len({enter(setting, task).id for task in tasks}) == 2

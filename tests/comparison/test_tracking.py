@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.comparison import training
+from purerl.comparison.api import _Loop
 from tests.helpers import tiny_config
 from tests.runner.told import Told
 
@@ -42,15 +42,15 @@ def test_settings_are_told_as_they_end_and_the_others_when_it_goes_on(
 ):
     first, second, out = Told(), Told(), tmp_path / "out"
     first.background = False
-    train_part = training._train_part
+    train_part = _Loop._train_part
 
-    def stops(part, *args):
+    def stops(self, *args):
         if first.rows:
             raise KeyboardInterrupt
-        return train_part(part, *args)
+        return train_part(self, *args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(training, "_train_part", stops)
+        patch.setattr(_Loop, "_train_part", stops)
         compare(out, first)
     assert first.ended == [0] and first.status == "interrupted"
     result = compare(out, second)

@@ -8,9 +8,7 @@ import purerl
 from purerl.comparison.api import CompareOptions, planned
 from purerl.config import ConfigError
 from purerl.sweeps import plan
-from purerl.sweeps.options import SweepOptions
 from purerl.tracing import read_by
-from purerl.tuning.space import Space
 from tests.helpers import tiny_config
 
 # A bandit's episodes have one step, so that nothing is discounted.
@@ -60,47 +58,6 @@ def test_a_setting_that_trains_as_the_config_does_is_not_compared():
 def test_a_number_that_no_update_reads_has_no_meta_gradient():
     with pytest.raises(ConfigError, match="clip_rewards has no effect within a run"):
         purerl.meta_gradient(tiny_config(), wrt="clip_rewards")
-
-
-@pytest.mark.parametrize(
-    "axes",
-    [
-        # One of two kinds of values reads it.
-        {"values": ["expected", "quantile"], "kappa": [0.5, 1.0]},
-        # What has one value is a setting, and no question.
-        {"kappa": [0.5], "gamma": [0.9, 0.99]},
-        {"munchausen": [False, True], "munchausen_tau": [0.03, 0.1], "double": [False]},
-    ],
-)
-def test_an_axis_that_some_runs_read_is_swept(axes):
-    asked = SweepOptions(DQN, axes, seeds=1, lanes=1)
-    plan.make_outline(asked, [], 1e9)
-
-
-def test_a_study_looks_for_a_choice_that_reads_an_axis():
-    Space(
-        DQN,
-        {
-            "values": purerl.choice(["expected", "categorical", "implicit"]),
-            "kappa": purerl.uniform(0.5, 1.0),
-        },
-    ).check_effects()
-    # The first of these combinations cannot be trained.
-    sizes = {"num_envs": purerl.choice([3, 4]), "num_minibatches": purerl.choice([32])}
-    Space(
-        tiny_config(num_envs=4), sizes | {"gamma": purerl.uniform(0.9, 0.99)}
-    ).check_effects()
-    # A loss without numbers is another program, and no number that nothing reads.
-    losses = [purerl.losses.SquaredError(), purerl.losses.ClippedSquaredError()]
-    Space(tiny_config(), {"value_loss": purerl.choice(losses)}).check_effects()
-    with pytest.raises(ConfigError, match="kappa has no effect as an axis"):
-        Space(
-            DQN,
-            {
-                "values": purerl.choice(["expected", "categorical"]),
-                "kappa": purerl.uniform(0.5, 1.0),
-            },
-        ).check_effects()
 
 
 def test_what_is_read_is_found_in_the_program():

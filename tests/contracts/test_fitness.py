@@ -25,37 +25,14 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("tool", "kind"),
-    [
-        ("population", "training_curve"),
-        ("population", "auc"),
-        ("tuning", "evaluation"),
-        ("evolution", "-training_curve"),
-        ("comparison", "negative_evaluation"),
-        ("comparison", None),
-    ],
-)
+@pytest.mark.parametrize("kind", ["auc", "-training_curve", None])
+@pytest.mark.parametrize("tool", KINDS)
 def test_what_a_tool_cannot_measure_is_refused_with_what_it_can(tool, kind):
-    accepted = ", ".join(KINDS[tool])
-    words = f"^fitness must be one of {accepted}, got {kind!r}.$"
+    words = f"fitness must be one of {', '.join(KINDS[tool])}, got {kind!r}"
     with pytest.raises(purerl.ConfigError, match=words):
         check_fitness(kind, KINDS[tool])
 
 
-def test_evolve_and_compare_read_the_same_names():
-    config = tiny_config()
-    with pytest.raises(purerl.ConfigError, match="fitness must be one of training_cur"):
-        purerl.evolve(config, "learning_rate", fitness="area")
-    settings = {"slow": {"learning_rate": 1e-4}}
-    with pytest.raises(purerl.ConfigError, match="measures must name each kind once"):
-        purerl.compare(config, settings, measures=("training_curve", "training_curve"))
-
-
-LAB = """
-def final(curves):
-    return curves.train["episode_return"][-2:].mean()
-"""
 CONFIG = tiny_config(num_evaluations=0)  # twenty updates
 AXES = {
     "learning_rate": purerl.loguniform(1e-4, 1e-2),
@@ -99,7 +76,7 @@ def _pbt(fitness, **options):
     rounds = {"population": 4, "ready_updates": 5, "segment_updates": 5, "lanes": 4}
     options = {**rounds, "progress": False, **options}
     result = purerl.pbt(CONFIG, AXES, fitness=fitness, **options)
-    return [(step.after.score, step.after.parent) for step in result.steps]
+    return [(step.after.score, step.after.parents) for step in result.steps]
 
 
 def _halving(fitness, **options):
@@ -142,11 +119,11 @@ def test_a_function_equal_to_a_kind_gives_its_bits(search, built_in, own, tmp_pa
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (lambda curves: 0.0, "<lambda> at .* no file can hold: give a function that"),
-        (misspelt, "misspelt must make one number .* KeyError.*retrun.* episode_retur"),
-        (curve, r"curve must make one number .* returned \(20,\); reduce it"),
-        (f"{__name__}:nothing", "cannot find .*nothing.* for example lab.objectives"),
-        ("nowhere:area", "module 'nowhere' has not been imported.*--import nowhere"),
+        (lambda curves: 0.0, "<lambda> .* no file can hold"),
+        (misspelt, "misspelt must make one number .*retrun"),
+        (curve, r"curve must make one number .* \(20,\)"),
+        (f"{__name__}:nothing", "cannot find .*nothing"),
+        ("nowhere:area", "'nowhere' has not been imported"),
         (f"{__name__}:AXES", "must name a function"),
         ("os:abort", "of Python's own library"),
     ],
@@ -172,12 +149,6 @@ def test_who_is_stopped_takes_its_curves_along():
         return [batch.score(number).seeds for number in range(3)]
 
     assert_same_bits(scores(evaluated), scores("final_return"))
-
-
-@pytest.mark.parametrize("search", [_pbt, _halving, _tune])
-def test_every_search_looks_at_the_function_first(search):
-    with pytest.raises(purerl.ConfigError, match="must make one number"):
-        search(misspelt)
 
 
 @pytest.mark.parametrize(
@@ -206,38 +177,3 @@ def test_a_search_goes_on_with_it_and_is_read_without_it(
     steps = purerl.load(tmp_path).steps
     assert_same_bits([s.after.score for s in steps], [score for score, _ in whole])
     assert main(["report", str(tmp_path)]) == 0
-
-
-def test_a_command_names_it_and_its_folder_is_read_without_it(
-    tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "negative_lab.py").write_text(LAB)  # a name that turns no sign
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    own, folder = "negative_lab:final", tmp_path / "new"
-    words = [
-        *("evolve", "--evolve", "learning_rate", "--no-progress", "--out", "new"),
-        *("--fitness", own, "--population", "2", "--lanes", "2"),
-        *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
-        *("--hidden-sizes", "8", "--num-evaluations", "0"),
-    ]
-    given = ["--import", "negative_lab"]
-    assert main([*words, *given, "--generations", "1"]) == 0
-    monkeypatch.delitem(sys.modules, "negative_lab")
-
-    result = purerl.load_evolution(folder)
-    assert result.settings["fitness"] == own
-    history = result.history
-    np.testing.assert_allclose(history["returns"][:, 0], history["mean"], rtol=1e-6)
-    assert (history["returns"] > 0).all()
-    assert main(["report", "new"]) == 0 and main(["plot", "new"]) == 0
-    resume = ["evolve", "--resume", "new", "--generations", "2", "--no-progress"]
-    assert main(resume) == 2
-    assert "--import negative_lab" in " ".join(capsys.readouterr().err.split())
-    assert main([*resume, *given]) == 0
-    rest, asked = purerl.load_evolution(folder), dict(result.settings)
-    asked = {n: asked[n] for n in ("evolve", "strategy", "population", "fitness")}
-    options = {"generations": 2, "lanes": 2, "progress": False}
-    whole = purerl.evolve(result.config, **asked, **options)
-    assert_same_bits(rest.history["fitness"], whole.history["fitness"])
-    assert_same_bits(rest.vector, whole.vector)

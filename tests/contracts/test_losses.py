@@ -9,7 +9,7 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
-from purerl.config import ConfigError, apply_overrides, validate_fields
+from purerl.config import ConfigError
 from purerl.optimisers import OPTIMISERS
 from purerl.rules import RULES
 from tests.contracts.test_algorithms import small
@@ -160,10 +160,8 @@ def test_a_loss_survives_the_dict_and_yaml_of_its_config(name, tmp_path):
     ("text", "expected"),
     [
         ("DPODrift(alpha=2.5, beta=0.5)", losses.DPODrift(2.5, 0.5)),
-        ("ClipDrift(clip_eps=0.1)", losses.ClipDrift(0.1)),
         ("ClipDrift(0.1)", losses.ClipDrift(0.1)),
         ("ClipDrift", losses.ClipDrift(0.2)),
-        ("HuberError()", losses.HuberError(1.0)),
         (" SquaredError() ", losses.SquaredError()),
     ],
 )
@@ -174,18 +172,16 @@ def test_a_loss_is_read_from_a_string(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "fragments"),
+    ("text", "words"),
     [
-        ("ClipDrfit(clip_eps=0.2)", ["ClipDrfit", "Losses:", "ClipDrift"]),
-        ("ClipDrift(clip_ep=0.2)", ["clip_ep", "Did you mean 'clip_eps'"]),
-        ("__import__('os').system('true')", ["cannot read"]),
+        ("ClipDrfit(clip_eps=0.2)", "ClipDrfit.*ClipDrift"),
+        ("ClipDrift(clip_ep=0.2)", "clip_ep.*Did you mean 'clip_eps'"),
+        ("__import__('os').system('true')", "cannot read"),
     ],
 )
-def test_a_bad_loss_string_says_what_to_write(text, fragments):
-    with pytest.raises(ConfigError) as error:
+def test_a_bad_loss_string_says_what_to_write(text, words):
+    with pytest.raises(ConfigError, match=words):
         serialise.parse_part(text, "loss")
-    for fragment in fragments:
-        assert fragment in str(error.value)
 
 
 FORMULA = (("above(r-1)",), ("below(r-1)",))
@@ -199,8 +195,7 @@ FORMULA = (("above(r-1)",), ("below(r-1)",))
         (
             "policy_loss",
             losses.FormulaDrift((1.0,), (1.0,), (1.0,), (-1.0,), *FORMULA),
-            r"fall_scales must be finite and greater than 0, one for each term, got "
-            r"\(-1.0,\). Scales where A < 0",
+            "fall_scales must be finite and greater than 0",
         ),
     ],
 )
@@ -241,18 +236,3 @@ def test_every_number_of_a_registered_part_has_a_check():
         if field.name not in free and "help" not in field.metadata
     }
     assert unchecked == set()
-
-
-def test_numbers_of_a_loss_that_are_traced_are_not_looked_at():
-    config = purerl.PPOConfig(policy_loss=losses.FormulaDrift.make())
-
-    @jax.vmap
-    def inside(x):
-        names = {"policy_loss.rise_scales": (x,), "policy_loss.fall_scales": (1.0,)}
-        formula = apply_overrides(config, names)
-        clip = apply_overrides(purerl.PPOConfig(), {"policy_loss.clip_eps": x})
-        validate_fields(formula)
-        validate_fields(clip)
-        return formula.policy_loss.rise_scales[0] + clip.policy_loss.clip_eps
-
-    assert inside(jnp.array([-1.0, 2.0])).tolist() == [-2.0, 4.0]

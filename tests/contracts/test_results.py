@@ -1,10 +1,17 @@
-"""What every result owes: `best()` with the same names, and one `load`."""
+"""What every result owes: `best()`, a summary, its options, its command, one `load`."""
+
+import html
+import inspect
+import json
 
 import numpy as np
 import pytest
 
 import purerl
-from tests.helpers import assert_same_bits, slow_but, tiny_config
+from purerl.cli import main
+from purerl.execution.format import running, this_command
+from purerl.storage import folders
+from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=384)  # twelve updates
 AXES = {"learning_rate": [1e-3, 1e-2]}
@@ -26,11 +33,25 @@ CALLS = {
         CONFIG, "learning_rate", population=2, generations=2, out=out, **SMALL
     ),
 }  # fmt: skip
+# Of what the folder's summary says.
+FACTS = {
+    "run": {"agents": 2, "env_steps": 2 * 384},
+    "sweep": {"members": 4, "trained_members": 4},
+    "pbt": {"training_steps": 2 * 384, "best_seed": 0},
+    "halving": {"best_seed": 0},
+    "tune": {"trials": 2},
+    "evolve": {"generations_run": 2},
+}
 
 
-@pytest.fixture(scope="module", params=slow_but(CALLS, "pbt", "halving", "tune"))
-def result(request, tmp_path_factory):
-    return CALLS[request.param](tmp_path_factory.mktemp(request.param) / "out")
+@pytest.fixture(scope="module", params=CALLS)
+def tool(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def result(tool, tmp_path_factory):
+    return CALLS[tool](tmp_path_factory.mktemp(tool) / "out")
 
 
 def test_the_best_has_a_config_a_score_and_a_point(result):
@@ -72,12 +93,32 @@ def test_load_reads_what_the_call_returned(result):
     assert loaded.finished
 
 
+def test_the_folder_has_a_summary_that_a_second_call_leaves(tool, result):
+    path = result.out / "summary.json"
+    written = json.loads(path.read_text())
+    assert written.items() >= FACTS[tool].items()
+    if tool == "run":
+        assert purerl.run(CONFIG, seeds=2, out=result.out, resume=True, **SMALL)
+    else:
+        assert CALLS[tool](result.out).finished
+    assert json.loads(path.read_text()) == written  # The times stay.
+
+
+def test_a_run_that_is_stopped_has_no_summary_yet(tmp_path):
+    stop = {"trackers": [StopAfter(4)], "checkpoint_seconds": 0.0}
+    assert not purerl.run(CONFIG, out=tmp_path, **stop, **SMALL).finished
+    assert not (tmp_path / "summary.json").exists()
+    assert purerl.run(CONFIG, out=tmp_path, resume=True, **SMALL).finished
+    assert json.loads((tmp_path / "summary.json").read_text())["agents"] == 1
+
+
 def test_load_reads_comparisons(tmp_path):
     settings = {"slow": {"learning_rate": 1e-4}, "fast": {"learning_rate": 1e-2}}
     found = purerl.compare(CONFIG, settings, seeds=2, out=tmp_path, **SMALL)
     again = purerl.load(tmp_path)
     for name, scores in found.scores.items():
         np.testing.assert_array_equal(again.scores[name], scores)
+    check_options("compare", tmp_path / "manifest.json")
 
 
 def test_a_run_that_is_read_is_the_run(tmp_path):
@@ -92,3 +133,116 @@ def test_a_run_that_is_read_is_the_run(tmp_path):
 def test_load_says_what_it_cannot_read(tmp_path):
     with pytest.raises(purerl.ConfigError, match="there is no run in"):
         purerl.load(tmp_path)
+
+
+# What changes what is computed or written is in a folder, and is taken by a resume
+
+# How a call is carried out: no file of results has other contents for it.
+OF_THE_CALL = {
+    *("out", "resume", "extend", "progress", "checkpoint_seconds"),
+    *("chunk_blocks", "memory_limit", "devices", "dry_run"),
+}
+# What stands under another name, or only where it was given.
+ELSEWHERE = {
+    "trackers": "trackers.json",
+    "start": "start, where it was given",
+    "truncation": "settings, where it was given",
+    "num_points": "points",
+    "design_seed": "points",
+    "num_rounds": "milestones",
+    "searches": "seeds",
+    "storage": "may hold a password; without it the study is refused",
+}
+
+
+def names_in(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name != "config":
+                yield from names_in(inner)
+
+
+def check_options(tool, path, *others):
+    """A file of a folder has every option of a tool that changes what is in it."""
+    options = set(inspect.signature(getattr(purerl, tool)).parameters)
+    written = json.loads(path.read_text())
+    assert not options - {*names_in(written), *OF_THE_CALL, *ELSEWHERE, *others}
+
+
+def test_a_folder_has_every_option_that_changes_it(tool, result):
+    check_options(tool, result.out / "manifest.json")
+
+
+def test_an_evolution_goes_on_with_its_snapshots(tmp_path):
+    out, words = tmp_path / "out", ["--no-progress"]
+    sizes = {"population": 2, "generations": 3, "snapshot_every": 1}
+    purerl.evolve(CONFIG, "learning_rate", out=out, **sizes, **SMALL)
+    command = ["evolve", "--resume", str(out), "--generations"]
+    assert main([*command, "4", *words]) == 0
+    assert max(int(path.stem) for path in (out / "snapshots").iterdir()) == 4
+    assert main([*command, "6", "--snapshot-every", "3", *words]) == 0
+    assert main([*command, "9", *words]) == 0
+    found = sorted(int(path.stem) for path in (out / "snapshots").iterdir())
+    assert found == [1, 2, 3, 4, 6, 9]
+
+
+def test_a_run_goes_on_with_its_number_of_checkpoints(tmp_path):
+    out = tmp_path / "out"
+    options = {"out": out, "checkpoint_seconds": 0.0, **SMALL}
+    purerl.run(CONFIG, keep_checkpoints=1, **options)
+    command = ["train", "--resume", str(out), "--checkpoint-seconds", "0"]
+    assert main([*command, "--extend", "768", "--no-progress"]) == 0
+    assert len(list((out / "checkpoints").iterdir())) == 1
+    more = ["--extend", "1152", "--keep-checkpoints", "2", "--no-progress"]
+    assert main([*command, *more]) == 0
+    assert len(list((out / "checkpoints").iterdir())) == 2
+    assert folders.load(out)["keep_checkpoints"] == 2
+
+
+def test_a_sweep_goes_on_with_its_states(tmp_path):
+    options = {"seeds": 1, "out": tmp_path, **SMALL}
+    purerl.sweep(CONFIG, AXES, keep_states=True, **options)
+    more = purerl.sweep(CONFIG, AXES, **{**options, "seeds": 2}, extend=True)
+    assert more.state({"learning_rate": 1e-2}, 1) is not None
+
+
+# The command that wrote a folder is what its page shows
+
+TINY = (
+    "--total-timesteps 640 --num-envs 2 --num-steps 16 --num-minibatches 2 "
+    "--hidden-sizes 4 --num-evaluations 1 --eval-episodes 2 --no-progress"
+).split()
+
+
+def test_a_page_shows_the_command_that_trained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", "--axis", "learning_rate=1e-3,1e-2", *TINY, "--out", "a b"]
+    assert main(words) == 0
+    with running([], words):
+        expected = html.escape(this_command())
+    assert main(["report", "a b", "--out", "again.html"]) == 0
+    text = (tmp_path / "again.html").read_text()
+    assert expected in text and "purerl report" not in text
+
+
+def test_going_on_keeps_the_first_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *TINY, "--out", "run"]) == 0
+    first = folders.load(tmp_path / "run")["command"]
+    assert first.startswith("purerl train --total-timesteps 640")
+    words = ["train", "--resume", "run", "--extend", "1e3", "--no-progress"]
+    assert main(words) == 0
+    assert folders.load(tmp_path / "run")["command"] == first
+
+
+def test_passwords_and_notebooks(monkeypatch):
+    words = ["tune", "--storage", "postgresql://me:secret@host/db"]
+    with running(["mine"], words):
+        told = this_command()
+    assert told.startswith("purerl --import mine tune") and "secret" not in told
+    monkeypatch.setattr("sys.argv", ["train.py", "--x", "a b"])
+    assert this_command() == "python train.py --x 'a b'"
+    for program in ("/x/ipykernel_launcher.py", "-c", ""):
+        monkeypatch.setattr("sys.argv", [program])
+        assert this_command() == ""

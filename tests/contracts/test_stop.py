@@ -116,20 +116,14 @@ def test_a_comparison_that_a_tracker_stops_keeps_the_settings_that_ended(tmp_pat
             super().log(member, step, row)
             told.append(member)
 
-    def compare(trackers):
-        return purerl.compare(
-            CONFIG,
-            settings,
-            seeds=2,
-            out=tmp_path,
-            trackers=trackers,
-            progress=False,
-        )
+    asked = {"seeds": 2, "out": tmp_path, "progress": False}
+    compare = partial(purerl.compare, CONFIG, settings, **asked)
 
     with pytest.raises(KeyboardInterrupt):
-        compare([Counts()])
+        compare(trackers=[Counts()])
     assert set(told) == {0}
     told.clear()
     with pytest.raises(KeyboardInterrupt):
-        compare([Counts()])  # It is told what had ended, and stops before the rest.
-    assert compare([]).settings == tuple(settings)
+        # It is told what had ended, and stops before the rest.
+        compare(trackers=[Counts()])
+    assert compare().settings == tuple(settings)

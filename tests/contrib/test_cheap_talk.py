@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, serialise
+from purerl import envs
 from purerl.acting.environment import bind_params
 from purerl.config import ConfigError
 from purerl.contrib.cheap_talk import CheapTalk
@@ -121,20 +121,10 @@ def test_parameters_are_those_of_the_environment_and_the_channel(env):
     assert bound.length == np.float32(0.7) and bound.gravity == 9.8
     np.testing.assert_array_equal(bound.channel.bias_out, [1.0, -2.0])
     assert not np.any(bound.channel.weight_in)
-    with pytest.raises(
-        ConfigError, match=r"channel.weight_in has shape \(4, 16\), expected \(4, 5\)"
-    ):
+    with pytest.raises(ConfigError, match="channel must be a Channel with arrays"):
         bind_params(env, {"channel": CheapTalk(CartPole()).silent_channel()})
-    with pytest.raises(ConfigError, match="channel must be a Channel like the default"):
+    with pytest.raises(ConfigError, match="channel must be a Channel with arrays"):
         bind_params(env, {"channel": {"weight_in"}})
-
-
-def test_another_environment_inside_is_another_environment_in_a_folder():
-    def text(env):
-        return serialise.env_name(purerl.PPOConfig(env=env).env)
-
-    assert "CartPole" in text(CheapTalk(CartPole()))
-    assert text(CheapTalk(CartPole())) != text(CheapTalk(envs.make("probe/chain")))
 
 
 class _OwnStep(CartPole):

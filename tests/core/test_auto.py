@@ -1,7 +1,6 @@
 """Defaults that follow the task: fields that are `auto` until it is known."""
 
 import json
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +14,6 @@ from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest
 from purerl.runner.run import RunOptions
-from purerl.space.axes import uniform
-from purerl.space.points import for_fields
-from purerl.sweeps.groups import group_points
-from purerl.sweeps.loop import _notes
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -46,20 +41,6 @@ def test_the_defaults_of_ppo_follow_the_actions():
     assert values(pendulum) == (512, 10, 32, 0.0, True, True)
     recurrent = purerl.resolve(purerl.RecurrentPPOConfig(env="Pendulum-v1"))
     assert values(recurrent) == (128, 4, 4, 0.0, True, True)
-
-
-def test_what_is_given_wins():
-    given = {
-        "num_steps": 20,
-        "num_epochs": 3,
-        "num_minibatches": 5,
-        "entropy_coef": 0.25,
-        "normalize_observations": False,
-        "normalize_rewards": False,
-    }
-    for env in (CONTINUOUS, "CartPole-v1"):
-        config = purerl.resolve(purerl.PPOConfig(env=env, **given))
-        assert values(config) == tuple(given.values())
 
 
 @pytest.mark.parametrize(
@@ -91,23 +72,6 @@ def test_nothing_but_a_choice_stays_auto(name):
     left = [n for n, v in serialise.to_dict(config).items() if v == AUTO]
     assert set(left) <= {"policy", "torso", "actor", "critic"}
     assert purerl.resolve(config) == config
-
-
-@pytest.mark.parametrize("cls", [purerl.PPOConfig, purerl.PQNConfig])
-def test_a_config_that_holds_auto_passes_through_jit(cls):
-    def program(config, key):
-        return purerl.make_train(config)(key)
-
-    config = cls(total_timesteps=4096, num_evaluations=0)
-    assert all(isinstance(x, float) for x in jax.tree.leaves(config))
-    shapes = jax.eval_shape(program, config, jax.random.key(0))
-    assert shapes.metrics["env_steps"].shape[0] >= 2
-
-
-def test_the_word_is_taken_for_the_value_and_an_override_is_a_number():
-    assert purerl.PPOConfig(num_steps="auto", entropy_coef="auto") == purerl.PPOConfig()
-    with pytest.raises(ConfigError, match=r"'entropy_coef' has shape \(2,\)"):
-        bind(purerl.PPOConfig()).at({"entropy_coef": np.zeros(2)})
 
 
 def test_auto_is_refused_where_a_field_has_no_such_default():
@@ -191,62 +155,3 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
         manifest.open_run(folder, bind(again).config, (0,), asked)
     with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
-
-
-def test_evaluations_that_were_dropped_are_said_without_progress_too(capsys):
-    few = tiny_config(num_evaluations=10, total_timesteps=64, eval_share=0.0)
-    axes = {"learning_rate": [1e-3, 1e-2]}
-    for call in (
-        lambda config: purerl.run(config, progress=False, seeds=2),
-        lambda config: purerl.sweep(config, axes, progress=False, lanes=2),
-    ):
-        call(few)
-        said = " ".join(capsys.readouterr().err.split())
-        assert said == (
-            "1 evaluation of 2 episodes of at most 20 steps (10 asked for, 1 "
-            "affordable within eval_share=0)"
-        )
-        call(few.replace(num_evaluations=1))
-        assert capsys.readouterr().err == ""
-
-
-def test_axes_over_auto_fields():
-    config = purerl.PPOConfig(total_timesteps=10_000)
-    drawn = for_fields(
-        config, {"entropy_coef": uniform(0, 1), "num_steps": uniform(1, 9)}
-    )
-    assert isinstance(drawn["entropy_coef"].low, float)
-    assert isinstance(drawn["num_steps"].low, int)
-    points = [
-        {"env": env, "entropy_coef": coef}
-        for env in ("CartPole-v1", CONTINUOUS)
-        for coef in (0.0, 0.5)
-    ]
-    one, two = group_points(config, points)
-    assert one.bound.config.num_steps == 128 and two.bound.config.num_steps == 512
-    np.testing.assert_array_equal(two.overrides["entropy_coef"], [0.0, 0.5])
-    assert two.bound.at({"entropy_coef": 0.5}).entropy_coef == 0.5
-
-
-def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
-    config = purerl.DQNConfig(total_timesteps=20_000)
-
-    def said(name, *values):
-        groups = group_points(config, [{name: value} for value in values])
-        return _notes(
-            SimpleNamespace(groups=[SimpleNamespace(group=g) for g in groups])
-        )
-
-    few = "1 evaluation of 16 episodes of at most 500 steps (10 asked for, 1 affordable"
-    assert said("gamma", 0.9, 0.99) == [
-        f"{few} within eval_share=0.1)",
-        "auto: epsilon_steps=10000",
-    ]
-    # The axis says it: no value is all members'.
-    assert said("epsilon_fraction", 0.1, 0.2) == [f"{few} within eval_share=0.1)"]
-    assert said("epsilon_steps", 10.0, 20.0) == [f"{few} within eval_share=0.1)"]
-    assert said("num_evaluations", 0, 1) == [
-        "no evaluations",
-        "auto: epsilon_steps=10000",
-        "1 evaluation of 16 episodes of at most 500 steps",
-    ]

@@ -105,11 +105,6 @@ def changed(**functions):
     return make_changed
 
 
-def state_with(**fields):
-    """`init` with other fields."""
-    return changed(init=lambda config, init, key: init(key)._replace(**fields))
-
-
 def step_with(change):
     """`step` whose `(before, after, metrics)` is changed."""
 
@@ -154,125 +149,86 @@ def decide_in_python(config, env, axis_name=None):
     raise AssertionError
 
 
-BROKEN = {
-    "a state that is no record": (
-        changed(init=lambda config, init, key: {"key": key}),
-        ["init returned a dict", "NamedTuple"],
+def init_with(change):
+    """`init` whose state is changed."""
+    return changed(init=lambda config, init, key: change(init(key)))
+
+
+def after_with(change):
+    """`step` after which the state is changed, given those before and after."""
+    return step_with(lambda before, after, metrics: (change(before, after), metrics))
+
+
+def act_with(change):
+    """`act` whose actions are changed."""
+    return changed(
+        act=lambda config, act, state, obs, key=None: change(act(state, obs))
+    )
+
+
+def own_key(config, step, state):
+    after, metrics = step(state._replace(key=jax.random.key(0)))
+    return after._replace(key=state.key), metrics
+
+
+def one_key(config, step, state):
+    after, _ = step(state._replace(update=jnp.int32(0)))
+    return after._replace(update=state.update + 1), step(state)[1]
+
+
+# What is wrong, and what the sentence names.
+BROKEN = [
+    (init_with(lambda state: {"key": state.key}), "init returned a dict.*NamedTuple"),
+    (
+        init_with(lambda state: NamedTuple("S", [("key", Any)])(state.key)),
+        r"the state has \['key'\].*'update'",
     ),
-    "a state without a counter": (
-        changed(init=lambda config, init, key: NamedTuple("S", [("key", Any)])(key)),
-        ["the state has ['key']", "'update'"],
+    (init_with(lambda s: s._replace(weight=jnp.sin)), "init cannot be traced"),
+    (init_with(lambda s: s._replace(weight=1.0)), "state.weight is weakly typed"),
+    (init_with(lambda s: s._replace(update=jnp.float32(0))), "state.update is"),
+    (
+        init_with(lambda s: s._replace(key=jax.random.key_data(s.key))),
+        "state.key is .*the key that init was given",
     ),
-    "a function in the state": (
-        state_with(weight=jnp.sin),
-        ["init cannot be traced", "arrays in the state"],
+    (
+        after_with(lambda _, s: s._replace(weight=s.weight.astype(jnp.float16))),
+        "step changed the types of the state.*float16",
     ),
-    "a weak type": (
-        state_with(weight=1.0),
-        ["state.weight is weakly typed", "jnp.float32(0)"],
+    (
+        after_with(lambda before, s: s._replace(update=before.update)),
+        "state.update is 0 after 1 updates, expected 1",
     ),
-    "another counter": (
-        state_with(update=jnp.float32(0)),
-        ["state.update is", "jnp.int32(0)"],
+    (
+        after_with(lambda before, s: s._replace(key=update_key(before))),
+        "step changed state.key",
     ),
-    "key data for a key": (
-        changed(
-            init=lambda config, init, key: init(key)._replace(
-                key=jax.random.key_data(key)
-            )
-        ),
-        ["state.key is uint32[2]", "the key that init was given"],
-    ),
-    "another dtype": (
-        step_with(
-            lambda before, after, metrics: (
-                after._replace(weight=after.weight.astype(jnp.float16)),
-                metrics,
-            )
-        ),
-        ["step changed the types of the state", "float32[]", "float16[]"],
-    ),
-    "a counter that stays": (
-        step_with(lambda before, after, m: (after._replace(update=before.update), m)),
-        ["state.update is 0 after 1 updates, expected 1"],
-    ),
-    "a key that moves on": (
-        step_with(lambda before, after, m: (after._replace(key=update_key(before)), m)),
-        ["step changed state.key", "update_key(state)"],
-    ),
-    "a missing metric": (without("episode_return"), ["metrics have no episode_return"]),
-    "a metric of a rollout": (
-        metric(reward=jnp.zeros(3)),
-        ["'reward' has shape (3,)", "reduce it inside the step"],
-    ),
-    "a metric that is NaN": (metric(loss=jnp.nan), ["'loss' is nan in update 0"]),
-    "an undefined mean return": (
+    (without("episode_return"), "metrics have no episode_return"),
+    (metric(reward=jnp.zeros(3)), r"'reward' has shape \(3,\)"),
+    (metric(loss=jnp.nan), "'loss' is nan in update 0"),
+    (
         metric(episodes=jnp.int32(1), episode_length=jnp.float32(5)),
-        ["'episode_return' is nan in update 0"],
+        "'episode_return' is nan in update 0",
     ),
-    "an undefined mean length": (
+    (
         metric(episodes=jnp.int32(1), episode_return=jnp.float32(5)),
-        ["'episode_length' is nan in update 0"],
+        "'episode_length' is nan in update 0",
     ),
-    "steps that are not counted": (
-        metric(env_steps=jnp.uint32(5)),
-        ["env_steps is 5 after 2 updates of 5 steps, expected 10"],
-    ),
-    "a warm-up without end": (
-        metric(gradient_steps=jnp.int32(0)),
-        ["no gradient step was taken", "warm-up is shorter"],
-    ),
-    "a key of its own": (
-        changed(
-            step=lambda config, step, state: (
-                step(state._replace(key=jax.random.key(0)))[0]._replace(key=state.key),
-                step(state._replace(key=jax.random.key(0)))[1],
-            )
-        ),
-        ["another key gave the same update", "update_key(state)"],
-    ),
-    "one key for all updates": (
-        changed(
-            step=lambda config, step, state: (
-                step(state._replace(update=jnp.int32(0)))[0]._replace(
-                    update=state.update + 1
-                ),
-                step(state)[1],
-            )
-        ),
-        ["another number of the update gave the same update"],
-    ),
-    "actions outside the space": (
-        changed(act=lambda config, act, state, obs, key=None: act(state, obs, key) + 2),
-        ["which is not in Discrete(2)"],
-    ),
-    "no batch of observations": (
-        changed(act=lambda config, act, state, obs, key=None: jnp.int32(0)),
-        ["act on three observations returned shape ()", "expected (3,)"],
-    ),
-    "dice without a key": (
-        act_with_dice(),
-        ["act without a key gave two different actions"],
-    ),
-    "a Python decision on a leaf": (
-        decide_in_python,
-        ["every number of the config traced cannot be traced", "dynamic field"],
-    ),
-    "chance from outside": (
-        step_with(leak_into_the_trace),
-        ["the metric 'move' of an agent is", "in a vmap", "alone"],
-    ),
-}
+    (metric(env_steps=jnp.uint32(5)), "env_steps is 5 .* expected 10"),
+    (metric(gradient_steps=jnp.int32(0)), "no gradient step was taken"),
+    (changed(step=own_key), "another key gave the same update"),
+    (changed(step=one_key), "another number of the update gave the same update"),
+    (act_with(lambda action: action + 2), r"not in Discrete\(2\)"),
+    (act_with(lambda action: jnp.int32(0)), r"returned shape \(\).*expected \(3,\)"),
+    (act_with_dice(), "act without a key gave two different actions"),
+    (decide_in_python, "every number of the config traced cannot be traced"),
+    (step_with(leak_into_the_trace), "the metric 'move' of an agent is.*in a vmap"),
+]
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_rule_is_named(case):
-    broken, fragments = BROKEN[case]
-    with pytest.raises(AlgorithmCheckError) as error:
+@pytest.mark.parametrize(("broken", "words"), BROKEN)
+def test_a_broken_rule_is_named(broken, words):
+    with pytest.raises(AlgorithmCheckError, match=f"(?s)^DriftConfig: .*{words}"):
         checked(broken)
-    assert str(error.value).startswith("DriftConfig: ")
-    for fragment in fragments:
-        assert fragment in str(error.value)
 
 
 class Learner(NamedTuple):
@@ -314,17 +270,3 @@ def test_an_algorithm_that_is_not_registered_is_refused():
     words = r"config must be one of .*register\(.mine., Entry\(MyConfig"
     with pytest.raises(ConfigError, match=words):
         purerl.check(DriftConfig())
-
-
-def test_a_config_of_plain_flax_is_refused():
-    from flax import struct
-
-    @struct.dataclass
-    class Flax(DriftConfig):
-        """`replace` is flax's."""
-
-        bare: float = 1.0
-
-    register("flax", Entry(Flax, lambda config, env: None, make))
-    with pytest.raises(AlgorithmCheckError, match="the field 'bare' has no help"):
-        purerl.check(Flax(total_timesteps=4 * BATCH))

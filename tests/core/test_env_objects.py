@@ -17,7 +17,6 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.acting.environment import resolve_env
-from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.serialise import env_name, env_text, plain
 from tests.helpers import tiny_config
@@ -112,35 +111,18 @@ def at_most(number):
 make = envs.make
 PAIRS = {
     "numbers": (Plain(pay=1), Plain(pay=7)),
-    "texts": (Plain(kind="a"), Plain(kind="b")),
     "private arrays": (Plain(_walls=np.zeros(3)), Plain(_walls=np.ones(3))),
     "arrays of a dataclass": (Layout(), Layout(walls=np.ones(3))),
     "dictionaries": (Layout(), Layout(options={"a": 1})),
     "arrays of JAX": (Plain(x=jnp.zeros(2)), Plain(x=jnp.zeros(2, jnp.int32))),
     "inside lists": (Plain(x=[np.zeros(2)]), Plain(x=[np.ones(2)])),
     "closures": (Plain(mask=at_most(2)), Plain(mask=at_most(3))),
-    "arrays of objects": (
-        Plain(x=np.array([1, "a"], object)),
-        Plain(x=np.array([1, "b"], object)),
-    ),
-    "functions of JAX": (Plain(f=jnp.sin), Plain(f=jnp.cos)),
     "compiled functions": (Plain(f=jax.jit(at_most(1))), Plain(f=jax.jit(at_most(2)))),
-    "functions in C": (Plain(f=max), Plain(f=min)),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
-    "ranges": (Plain(x=range(2)), Plain(x=range(3))),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
-    "private environments": (
+    "environments": (
         Plain(_env=make("CartPole-v1")),
         Plain(_env=make("Acrobot-v1")),
-    ),
-    "own wrappers": (
-        Plain(options={}, wrapped=make("CartPole-v1")),
-        Plain(options={}, wrapped=make("Acrobot-v1")),
-    ),
-    "gymnax": (make("Acrobot-v1"), make("MountainCar-v0")),
-    "wrapped": (
-        envs.wrappers.FrameStack(make("Breakout-MinAtar"), 4),
-        envs.wrappers.FrameStack(make("Asterix-MinAtar"), 4),
     ),
     "hosted": (make("gymnasium/CartPole-v1"), make("gymnasium/Acrobot-v1")),
 }
@@ -227,35 +209,20 @@ def test_a_class_is_an_environment_by_its_path(text):
     assert envs.make(f"{HERE}:{text}", shape=[7]).shape == [7]
 
 
-MISTAKES = {
-    "nowhere": (
-        {"env": "nowhere.envs:A"},
-        "env names nowhere.envs:A: the module .*--im",
-    ),
-    "no name": ({"env": f"{HERE}:Heav"}, "env: cannot find .*Heav .*write for example"),
-    "no class": ({"env": f"{HERE}:mask"}, "env must name a class of environments, and"),
-    "of Python": (
-        {"env": "os:abort"},
-        "env must name a class of environments, and os:",
-    ),
-    "no field": ({"env": f"{HERE}:Heavy(mas=1)"}, "were .'mas'.*takes mass, shape"),
-    "no option": (
-        {"env": f"{HERE}:Heavy", "env_kwargs": {"mas": 1}},
-        "were .'mas'.*it takes mass, shape",
-    ),
-    "no call": ({"env": f"{HERE}:Heavy("}, r"env: cannot read '.*Heavy\('; write"),
-    "no wrapper": (
-        {"env_wrappers": f"{HERE}:Heavy(2)"},
-        "env_wrappers must name subclasses of envs.Wrapper, and",
-    ),
-    "no such wrapper": (
-        {"env_wrappers": "nowhere:A"},
-        "env_wrappers names nowhere:A",
-    ),
-}
+MISTAKES = [
+    ({"env": "nowhere.envs:A"}, "env names nowhere.envs:A.*--im"),
+    ({"env": f"{HERE}:Heav"}, "env: cannot find .*Heav"),
+    ({"env": f"{HERE}:mask"}, "env must name a class of environments"),
+    ({"env": "os:abort"}, "env must name a class of environments"),
+    ({"env": f"{HERE}:Heavy(mas=1)"}, "takes mass, shape"),
+    ({"env": f"{HERE}:Heavy", "env_kwargs": {"mas": 1}}, "takes mass, shape"),
+    ({"env": f"{HERE}:Heavy("}, "env: cannot read"),
+    ({"env_wrappers": f"{HERE}:Heavy(2)"}, "env_wrappers must name subclasses"),
+    ({"env_wrappers": "nowhere:A"}, "env_wrappers names nowhere:A"),
+]
 
 
-@pytest.mark.parametrize(("fields", "sentence"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("fields", "sentence"), MISTAKES)
 def test_a_path_that_is_wrong_is_refused_with_a_sentence(fields, sentence):
     with pytest.raises(ConfigError, match=sentence):
         resolve_env(tiny_config(**fields))
@@ -288,105 +255,11 @@ def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path)
         assert done.stdout == "{'type': 'lab:Own'} True\n"
 
 
-LAB = """
-import dataclasses
-from purerl import envs
-
-@dataclasses.dataclass(unsafe_hash=True)
-class Mass(envs.CartPole):
-    mass: float = 1.0
-
-class Same(envs.wrappers.ObservationWrapper):
-    def observe(self, obs, state, params):
-        return obs
-"""
-
-
-@pytest.mark.slow
-def test_a_folder_is_read_without_the_module_and_used_with_it(
-    tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "lab.py").write_text(LAB)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    import lab  # type: ignore[import-not-found]
-
-    config = tiny_config(env=lab.Same(lab.Mass(2.0)), total_timesteps=256)
-    run = purerl.run(config, seeds=2, out="run", progress=False)
-    named = config.replace(
-        env="lab:Mass", env_kwargs={"mass": 2.0}, env_wrappers=("lab:Same",)
-    )
-    same = purerl.run(named, seeds=2, progress=False)
-    axes = {"env": [lab.Mass(1.0), lab.Mass(2.0)]}
-    swept = purerl.sweep(config, axes, seeds=1, out="swept", progress=False)
-    monkeypatch.delitem(sys.modules, "lab")
-    capsys.readouterr()
-
-    loaded = purerl.load("run")
-    assert loaded.config.env == "lab:Same(env=lab:Mass(mass=2.0))"
-    assert loaded.finished and loaded.state is None and "lab" not in sys.modules
-    for name, rows in run.metrics.items():
-        np.testing.assert_array_equal(loaded.metrics[name], rows)
-        np.testing.assert_array_equal(same.metrics[name], rows)
-    found = purerl.load("swept").to_dataframe()
-    assert list(found["env"]) == [f"lab:Mass(mass={mass})" for mass in (1.0, 2.0)]
-    assert list(found["episode_return"]) == list(swept.to_dataframe()["episode_return"])
-    assert "--import lab" in capsys.readouterr().err
-
-    for words in (["report", "run"], ["plot", "run"], ["report", "swept"]):
-        assert main(words) == 0, words
-    resume = ["train", "--resume", "run", "--extend", "512", "--no-progress"]
-    for words in (
-        ["evaluate", "run", "--episodes", "2"],
-        ["render", "run", "--max-steps", "5"],
-        ["export", "run", "--seed", "0"],
-        resume,
-    ):
-        assert main(words) == 2 and "--import lab" in capsys.readouterr().err, words
-        assert main([*words, "--import", "lab"]) == 0, words
-        monkeypatch.delitem(sys.modules, "lab")
-    train = (
-        "train --env lab:Mass(mass=2.0) --num-envs 2 --total-timesteps 2048 --dry-run"
-    )
-    assert main([*train.split(), "--import", "lab"]) == 0
-
-
-def test_backends_of_brax_are_written():
-    spring = make("brax/inverted_pendulum")
-    other = make("brax/inverted_pendulum", backend="positional")
-    assert "'spring'" in written(spring) and "'positional'" in written(other)
-    assert "System" not in written(spring)  # Machines differ in its last bits.
-
-
 def test_circles_and_long_texts_end():
     ring = Plain(size=3)
     ring.inner = Plain(outer=ring)
     assert written(ring).count("Plain") == 3
     assert len(written(Plain(x=list(range(100_000))))) < 100
-
-
-def test_a_setting_trains_in_its_own_environment_though_it_is_equal_to_the_others():
-    config = tiny_config(env=Paid(1.0), num_evaluations=0)
-    assert Paid(1.0) == Paid(7.0)  # as dataclasses without a field
-    with pytest.raises(ConfigError, match="is a config of another task"):
-        purerl.compare(config, {"a": {}, "b": config.replace(env=Paid(7.0))}, seeds=2)
-
-
-def test_what_is_made_on_the_way_is_not_written():
-    env = Plain(size=3)
-    before = written(env)
-    assert env.table.sum() == 3
-    env._cache = {"shape": (3,)}
-    assert written(env) == before == f"<{__name__}.Plain(size=3)>"
-
-
-def test_a_trace_and_an_object_inside_are_named_by_their_class():
-    def text(x):
-        return written(Plain(x=x, inner=object()))
-
-    found = []
-    jax.make_jaxpr(lambda x: found.append(text(x)) or x)(1.0)
-    assert "inner=builtins.object" in found[0] and "Tracer" in found[0]
 
 
 def test_the_words_are_the_same_in_another_process():
@@ -415,52 +288,14 @@ def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
     ):
         name = getattr(function, "func", function).__name__
         options |= {"out": tmp_path / name, "progress": False}
-        first = function(config, **options)
+        function(config, **options)
         again = {"resume": True} if function is purerl.run else {}
         function(config.replace(env=Paid(1.0)), **options, **again)
-        if name == "compare":  # Its folder may hold several; these are trained.
-            paid = function(config.replace(env=Paid(7.0)), **options)
-            means = [each.to_dataframe()["mean"].iloc[0] for each in (first, paid)]
-            assert means[1] > 3 * means[0]
-            continue
         with pytest.raises(ConfigError, match="env"):
             function(config.replace(env=Paid(7.0)), **options, **again)
 
 
 NESTED = {"config": {"features": ["x", "y"], "maze": [[1, 0], [0, 1]]}, "size": [2, 3]}
-
-
-def only_lists_and_dicts(value):
-    if isinstance(value, dict):
-        return type(value) is dict and all(map(only_lists_and_dicts, value.values()))
-    return type(value) is not tuple and (
-        not isinstance(value, list) or all(map(only_lists_and_dicts, value))
-    )
-
-
-SUITES = (
-    "brax/ant",
-    "jumanji/Maze-v0",
-    "playground/Go1",
-    "envpool/A-v0",
-    "own",
-    "Maze-v0",
-)
-
-
-@pytest.mark.parametrize("env", SUITES)
-def test_an_environment_is_made_with_what_was_given(env, monkeypatch):
-    made = []
-
-    def make(id, **options):
-        made.append((id, options))
-        return envs.CartPole()
-
-    monkeypatch.setattr(envs, "make", make)
-    config = tiny_config(env=env, env_kwargs=NESTED)
-    hash(config.env_kwargs)  # It is structure, and frozen in the config.
-    resolve_env(config)
-    assert made == [(env, NESTED)] and only_lists_and_dicts(made[0][1])
 
 
 def test_a_registered_factory_is_given_lists_and_dicts():

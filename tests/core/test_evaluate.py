@@ -82,20 +82,3 @@ def test_a_truncated_episode_ends_there(cartpole):
     np.testing.assert_array_equal(result.episode_return, np.full(EPISODES, 15.0))
     # An episode that ends in the very last step is not cut.
     assert program(jax.random.key(0), 15, limited).cut_episodes == 0
-
-
-def test_episodes_of_one_evaluation_start_differently(cartpole):
-    env, params, _ = cartpole
-    first = []
-    evaluate(
-        env,
-        params,
-        lambda obs: first.append(obs) or jnp.zeros(EPISODES, jnp.int32),
-        jax.random.key(0),
-        num_episodes=EPISODES,
-        max_steps=1,
-    )
-    keys = jax.random.split(jax.random.split(jax.random.key(0))[0], EPISODES)
-    starts = np.asarray(jax.vmap(env.reset, (0, None))(keys, params)[0])
-    assert len(np.unique(starts.round(6), axis=0)) == EPISODES
-    assert first[0].shape == (EPISODES, 4)  # the policy sees a batch

@@ -1,4 +1,4 @@
-"""Exported policies: the same actions, in a program that has no purerl."""
+"""Exported policies: the same actions, in a program without purerl, or without JAX."""
 
 import json
 import subprocess
@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 import purerl
 from purerl import envs
+from purerl.acting.policy import recurrence_of
 from purerl.warm_start import networks_of, put_networks
 from tests import boxes
 from tests.contracts.test_algorithms import SMALL, small
@@ -115,37 +116,13 @@ def test_the_weights_begin_another_run(tmp_path):
     jax.eval_shape(lambda key: train(key, start=weights), jax.random.key(0))
     about = json.loads((folder / "policy.json").read_text())
     assert about["batch"] == 3 and about["files"]["sampled"] is None
-    assert about["action_space"] == {
-        "type": "box",
-        "shape": [1],
-        "dtype": "float32",
-        "low": -2.0,
-        "high": 2.0,
-    }
-    assert {path.name for path in folder.iterdir()} == {
-        "README.md",
-        "policy.json",
-        "policy.stablehlo",
-        "weights.safetensors",
-    }
-
-
-def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    config = small("recurrent_ppo")
-    purerl.export_policy(config, agent(config), tmp_path)
-    monkeypatch.chdir(tmp_path)
-    code = (tmp_path / "README.md").read_text().split("```")[1]
-    names = {}
-    exec(code.removeprefix("python\n"), names)
-    assert names["action"].shape == (8,) and names["memory"][0].shape == (8, 4)
+    action = {"type": "box", "shape": [1], "dtype": "float32"}
+    assert about["action_space"] == action | {"low": -2.0, "high": 2.0}
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     config = tiny_config()
     init = purerl.make_algorithm(config).init
-    several = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), 2))
-    with pytest.raises(purerl.ConfigError, match=r"state holds \(2,\) agents"):
-        purerl.export_policy(config, several, tmp_path)
     one = jax.eval_shape(init, jax.random.key(0))
     with pytest.raises(purerl.ConfigError, match="batch must be"):
         purerl.export_policy(config, one, tmp_path, batch=0)
@@ -157,20 +134,28 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     assert not any(tmp_path.iterdir())
 
 
-def test_observations_of_several_parts_go_in_as_they_are(tmp_path):
+@pytest.mark.parametrize(
+    ("names", "changes"),
+    [
+        (("cart", "pole", "action_mask"), {"normalize_observations": True}),
+        # What only the critic knew is not there where a policy is deployed.
+        (("pole", "action_mask"), {"actor_keys": ("pole",)}),
+    ],
+)
+def test_observations_of_several_parts_go_in_as_they_are(names, changes, tmp_path):
     env = boxes.PackedCartPole()
     masked = envs.ActionMask(env, lambda state, params: jnp.stack([state.x > 0, True]))
-    config = tiny_config(env=masked, normalize_observations=True)
+    config = tiny_config(env=masked, **changes)
     state = agent(config)
     purerl.export_policy(config, state, tmp_path)
     about = json.loads((tmp_path / "policy.json").read_text())
-    assert set(about["observation"]) == {"cart", "pole", "action_mask"}
+    assert set(about["observation"]) == set(names)
     spaces = about["observation_space"]["spaces"]
     assert spaces["action_mask"] == {"type": "multi_binary", "shape": [2]}
     keys = jax.random.split(jax.random.key(0), BATCH)
     obs, _ = jax.vmap(masked.reset)(keys)
     policy = export.deserialize(bytearray((tmp_path / "policy.stablehlo").read_bytes()))
-    found = policy.call(obs)
+    found = policy.call({name: obs[name] for name in names})
     np.testing.assert_array_equal(found, purerl.make_policy(config, state)(obs))
     assert np.asarray(found)[np.asarray(obs["action_mask"])[:, 0] == 0].all()
     # The code of the README, without its first lines.
@@ -178,22 +163,6 @@ def test_observations_of_several_parts_go_in_as_they_are(tmp_path):
     scope = {}
     exec(code.replace('open("', f'open("{tmp_path}/'), scope)
     assert np.shape(scope["action"]) == (8,)
-
-
-def test_an_exported_policy_takes_what_the_actor_sees(tmp_path):
-    """What only the critic knew is not there where a policy is deployed."""
-    env = boxes.PackedCartPole()
-    masked = envs.ActionMask(env, lambda state, params: jnp.stack([state.x > 0, True]))
-    config = tiny_config(env=masked, actor_keys=("pole",))
-    state = agent(config)
-    purerl.export_policy(config, state, tmp_path)
-    about = json.loads((tmp_path / "policy.json").read_text())
-    assert set(about["observation"]) == {"pole", "action_mask"}
-    obs, _ = jax.vmap(masked.reset)(jax.random.split(jax.random.key(0), BATCH))
-    policy = export.deserialize(bytearray((tmp_path / "policy.stablehlo").read_bytes()))
-    seen = {name: obs[name] for name in ("pole", "action_mask")}
-    expected = purerl.make_policy(config, state)(obs)
-    np.testing.assert_array_equal(policy.call(seen), expected)
 
 
 def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
@@ -211,3 +180,80 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
         purerl.export_policy(config, state, tmp_path / "mine" / "README.md", batch=1)
     with pytest.raises(purerl.ConfigError, match=r"such as result\.state"):
         purerl.export_policy(config, (state,), own)
+
+
+# As ONNX
+
+RECURRENT = [name for name in SMALL if name.startswith("recurrent_ppo")]
+ONNX = {
+    name: CONFIGS[name]
+    for name in ("normalised", "images", "dqn", "sac", "sac/memory", *RECURRENT)
+} | {
+    "several parts": lambda: tiny_config(env=boxes.MIXED),
+    "a critic that sees more": lambda: small("recurrent_ppo").replace(
+        env=boxes.PACKED, env_kwargs={}, actor_keys=("cart",)
+    ),
+}
+ONNX_SCRIPT = """
+import sys
+for name in ("purerl", "flax", "jax"):
+    sys.modules[name] = None
+import numpy as np
+import onnxruntime
+
+policy = onnxruntime.InferenceSession("policy.onnx")
+given = dict(np.load("given.npz"))
+assert [x.name for x in policy.get_inputs()] == list(given)
+found = policy.run(None, given)
+names = [x.name for x in policy.get_outputs()]
+np.savez("found.npz", **dict(zip(names, found)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONNX)
+def test_the_actions_are_the_same_without_jax(name, tmp_path):
+    pytest.importorskip("jax2onnx", reason="an extra")
+    config = ONNX[name]()
+    algorithm = purerl.make_algorithm(config)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    env = purerl.train.bind(config).env
+    keys = jax.random.split(jax.random.key(1), BATCH)
+    obs, _ = jax.vmap(env.reset, (0, None))(keys, env.default_params)
+    recurrence = recurrence_of(algorithm)
+    action, after = recurrence.act(state, obs, recurrence.init((BATCH,)))
+    # The second step begins with a memory that is not zero.
+    memory = after
+    action, after = recurrence.act(state, obs, memory)
+
+    purerl.export_policy(config, state, tmp_path, onnx=True)
+    inputs = {**named("obs", obs), **numbered("memory", memory)}
+    np.savez(tmp_path / "given.npz", **inputs)
+    done = subprocess.run(
+        [sys.executable, "-c", ONNX_SCRIPT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = dict(np.load(tmp_path / "found.npz"))
+    expected = {**named("action", action), **numbered("next_memory", after)}
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        assert found[key].shape == value.shape, key
+        np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-5)
+
+
+def named(name, tree):
+    """The arrays of a pytree, by the names of the model."""
+    pairs, _ = jax.tree_util.tree_flatten_with_path(tree)
+    found = {}
+    for path, leaf in pairs:
+        key = "".join(f".{getattr(x, 'key', getattr(x, 'idx', ''))}" for x in path)
+        found[name + key] = np.asarray(leaf)
+    return found
+
+
+def numbered(name, memory):
+    leaves = jax.tree.leaves(memory)
+    return {f"{name}{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}

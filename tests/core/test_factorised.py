@@ -1,4 +1,4 @@
-"""Policies of several choices at once, against the joint distribution."""
+"""Policies of several choices, and of several parts, against the joint distribution."""
 
 import itertools
 
@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from purerl.envs.spaces import Box, Dict, MultiBinary, MultiDiscrete
-from purerl.networks.distributions import is_discrete, make_head
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from purerl.networks.distributions import (
+    Gaussian,
+    MixedHead,
+    is_discrete,
+    make_head,
+    make_policy_head,
+)
 from purerl.networks.observe import exclude
 
 SIZES = (3, 2, 4)
@@ -70,21 +76,6 @@ def test_a_flat_mask_excludes_members_of_each_component():
     np.testing.assert_array_equal(slope[jnp.array([4, 7])], 0.0)
 
 
-def test_one_component_is_a_categorical_policy():
-    logits = jax.random.normal(jax.random.key(3), (6, 5))
-    several = make_head(MultiDiscrete([5]), "categorical")
-    plain = make_head(type("Five", (), {"n": 5, "dtype": jnp.int32}), "auto")
-    noise = plain.noise(jax.random.key(4), (6,))
-    raw = several.choose(logits, noise)
-    np.testing.assert_array_equal(raw[:, 0], plain.choose(logits, noise))
-    np.testing.assert_allclose(
-        several.log_prob(logits, raw), plain.log_prob(logits, raw[:, 0]), rtol=1e-5
-    )
-    np.testing.assert_allclose(
-        several.entropy(logits), plain.entropy(logits), rtol=1e-5
-    )
-
-
 def test_coins_have_the_probabilities_of_scipy():
     head = make_head(MultiBinary((2, 2)), "auto")
     logits = jnp.array([0.0, 2.0, -3.0, 30.0])
@@ -106,7 +97,7 @@ def test_actions_of_several_parts_are_refused():
     assert is_discrete(MultiBinary(2)) and not is_discrete(Box(0, 1, (2,)))
     with pytest.raises(ValueError, match="of several parts are for PPOConfig"):
         make_head(Dict({"a": MultiBinary(2)}), "auto")
-    with pytest.raises(ValueError, match=r"does not fit the discrete .*MultiDiscrete"):
+    with pytest.raises(ValueError, match=r"does not fit the .*MultiDiscrete"):
         make_head(MultiDiscrete([2, 2]), "gaussian")
 
 
@@ -125,3 +116,91 @@ def test_a_component_without_a_valid_member_is_uniform_over_its_own():
     assert set(first) == {0, 1} and set(second) == {1} and set(third) == {0, 1}
     # Standard error of a share of 2,000: 0.011.
     assert abs(third.mean() - 0.5) < 0.05
+
+
+# Actions of several parts
+
+# In the order of JAX's pytrees: 3 logits, 2 means, 1 logit, 2 + 2 logits.
+MIXED_SPACE = Dict(
+    {
+        "a": Discrete(3),
+        "b": Tuple((Box(-2.0, 6.0, (2,)), MultiBinary(1))),
+        "c": MultiDiscrete([2, 2]),
+    }
+)
+MIXED = make_policy_head(MIXED_SPACE, "auto")
+MEAN = jnp.array([0.5, -1.0, 2.0, 0.3, -0.2, 1.5, 0.0, 1.0, -1.0, 0.5])
+LOG_STD = jnp.linspace(-1.0, 0.5, 10)
+MIXED_OUTPUTS = Gaussian(MEAN, LOG_STD)
+
+
+def many(num):
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num, x.size)), MIXED_OUTPUTS)
+
+
+def test_log_probabilities_of_several_parts_are_the_sums_of_the_parts():
+    raw = jnp.array([2.0, 0.7, -1.1, 1.0, 0.0, 1.0])
+    mean, std = (
+        np.asarray(MEAN, np.float64),
+        np.exp(np.asarray(LOG_STD, np.float64)),
+    )
+
+    def softmax(logits):
+        return np.exp(logits) / np.exp(logits).sum()
+
+    choices = [softmax(mean[:3]), softmax(mean[6:8]), softmax(mean[8:])]
+    coin = 1 / (1 + np.exp(-mean[5]))
+    expected = (
+        sum(np.log(p[i]) for p, i in zip(choices, (2, 0, 1), strict=True))
+        + stats.norm.logpdf([0.7, -1.1], mean[3:5], std[3:5]).sum()
+        + np.log(coin)
+    )
+    np.testing.assert_allclose(MIXED.log_prob(MIXED_OUTPUTS, raw), expected, rtol=1e-5)
+    expected = (
+        sum(stats.entropy(p) for p in choices)
+        + stats.norm(mean[3:5], std[3:5]).entropy().sum()
+        + stats.bernoulli(coin).entropy()
+    )
+    np.testing.assert_allclose(MIXED.entropy(MIXED_OUTPUTS), expected, rtol=1e-5)
+
+
+def test_actions_are_members_of_the_space_with_the_probabilities_of_the_parts():
+    raw = jax.jit(MIXED.sample)(many(20_000), jax.random.key(0))
+    assert raw.shape == (20_000, 6) and raw.dtype == jnp.float32
+    action = MIXED.to_env(raw)
+    assert jax.vmap(MIXED_SPACE.contains)(action).all()
+    shares = [(action["a"] == i).mean() for i in range(3)]
+    np.testing.assert_allclose(shares, jax.nn.softmax(MEAN[:3]), atol=0.015)
+    np.testing.assert_allclose(raw[:, 1:3].mean(0), MEAN[3:5], atol=0.03)
+    np.testing.assert_allclose(raw[:, 1:3].std(0), jnp.exp(LOG_STD[3:5]), rtol=0.03)
+    np.testing.assert_allclose(
+        action["b"][1][:, 0].mean(), jax.nn.sigmoid(MEAN[5]), atol=0.015
+    )
+    # Parts are drawn independently: a door says nothing of a number.
+    assert abs(np.corrcoef(raw[:, 0], raw[:, 1])[0, 1]) < 0.03
+
+
+def test_the_deterministic_action_has_the_mode_of_every_part():
+    action = MIXED.to_env(MIXED.mode(MIXED_OUTPUTS))
+    assert action["a"] == 2 and action["a"].dtype == jnp.int32
+    # The centre of [-2, 6] is 2, and half its width is 4.
+    np.testing.assert_allclose(action["b"][0], 2.0 + 4.0 * MEAN[3:5], rtol=1e-6)
+    np.testing.assert_array_equal(action["b"][1], [1])
+    np.testing.assert_array_equal(action["c"], [1, 1])
+
+
+def test_a_policy_is_that_of_the_parts_that_it_fits():
+    space = Tuple((Discrete(2), Box(-1.0, 1.0, (1,))))
+    squashed = make_policy_head(space, "tanh_gaussian")
+    outputs = Gaussian(jnp.array([0.0, 1.0, 9.0]), jnp.zeros(3))
+    np.testing.assert_allclose(
+        squashed.to_env(squashed.mode(outputs))[1], np.tanh(9.0), rtol=1e-6
+    )
+    choices = Tuple((Discrete(2), MultiBinary(3)))
+    assert isinstance(make_policy_head(choices, "categorical"), MixedHead)
+    with pytest.raises(ValueError, match="'categorical' does not fit"):
+        make_policy_head(space, "categorical")
+    with pytest.raises(ValueError, match="'gaussian' does not fit"):
+        make_policy_head(choices, "gaussian")
+    # One part that is no composite has the head that it always had.
+    assert not isinstance(make_policy_head(Discrete(2), "auto"), MixedHead)

@@ -43,13 +43,6 @@ def test_no_two_streams_meet(key):
     assert len({bits(k) for k in drawn}) == len(drawn)
 
 
-def test_an_update_draws_from_the_key_of_an_agent_of_a_population(key):
-    """What `purerl.keys` warns of: one key is not for an agent and for `split`."""
-    population = jax.random.split(key, 32)
-    updates = keys.update_keys(State(key, jnp.int32(2)), 8)
-    assert list(map(bits, updates)) == list(map(bits, population[16:24]))
-
-
 def test_a_key_is_split_and_keys_are_taken_as_they_are(key):
     split = jax.random.split(key, 3)
     for given in (key, split):
@@ -66,15 +59,3 @@ def test_a_run_of_more_updates_than_there_are_keys_is_refused():
     ).replace(total_timesteps=2**28)
     with pytest.raises(purerl.ConfigError, match="total_timesteps may be 268,435,454"):
         purerl.resolve(config)
-
-
-@pytest.mark.parametrize("name", ["steps_per_update", "sequential_steps"])
-def test_a_config_without_its_arithmetic_says_what_is_missing(name):
-    @purerl.config.config_dataclass
-    class BareConfig(purerl.config.TrainConfig):
-        """Nothing of its own."""
-
-    with pytest.raises(
-        NotImplementedError, match=rf"BareConfig must .* {name}: .*self"
-    ):
-        getattr(BareConfig(), name)

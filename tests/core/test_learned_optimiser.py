@@ -14,11 +14,11 @@ from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
 from purerl.learning import optimiser as making
 from purerl.learning.optimiser import frozen_in
+from purerl.networks import memories
 from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
-from purerl.optimisers.learned import DECAYS, FEATURES, layout_of, noise_at, seed_of
-from purerl.report.plots import learned as drawing
+from purerl.optimisers.learned import DECAYS, FEATURES, layout_of
 from purerl.schedules import Schedule
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import CONTINUOUS_CARTPOLE, assert_same_bits, tiny_config
 
 RATE = 0.01
 PARAMS = {
@@ -265,18 +265,6 @@ def test_runs_with_other_keys_have_other_noise_and_the_same_key_the_same():
     assert int(learned.seed) == seeds[1]
 
 
-def test_the_seed_of_a_noise_follows_every_bit_and_its_place():
-    flat = jax.random.normal(jax.random.key(0), (50,))
-    changes = [flat, -flat, flat[::-1], flat.at[3].set(jnp.nextafter(flat[3], 2.0))]
-    changes += [flat.at[jnp.array([1, 2])].set(flat[jnp.array([2, 1])])]
-    seeds = {int(seed_of(x)) for x in changes}
-    assert len(seeds) == len(changes)
-    layout = layout_of({"kernel": flat})
-    numbers = [noise_at(jnp.uint32(7), jnp.int32(n), layout) for n in (0, 0, 1)]
-    np.testing.assert_array_equal(numbers[0], numbers[1])
-    assert not np.isclose(numbers[0], numbers[2]).any()
-
-
 @pytest.mark.parametrize("suffix", [".npz", ".yaml"])
 @pytest.mark.parametrize(
     "made",
@@ -294,38 +282,6 @@ def test_an_optimiser_comes_back_from_its_file_bit_for_bit(made, suffix, tmp_pat
         assert jax.tree.structure(again) == jax.tree.structure(made)
     with pytest.raises(ConfigError, match="no loss"):
         purerl.load_loss(path)
-
-
-def test_bad_files_and_bad_networks_get_a_sentence(tmp_path):
-    loss = purerl.save_loss(purerl.losses.HuberError(), tmp_path / "loss.npz")
-    with pytest.raises(ConfigError, match="holds no optimiser: there is HuberError"):
-        purerl.load_part(loss, "optimiser")
-    with pytest.raises(ConfigError, match=r"save_part takes a part, got 0\.5"):
-        purerl.save_part(0.5, tmp_path / "x.npz")
-    with pytest.raises(ConfigError, match="hidden_size of LearnedOptimiser must be a"):
-        serialise.parse_part("LearnedOptimiser(hidden_size=0)", "optimiser")
-    with pytest.raises(ConfigError, match="LearnedOptimiser has no field 'hiden_size'"):
-        serialise.parse_part("LearnedOptimiser(hiden_size=4)", "optimiser")
-    (kernel, bias), last = LearnedOptimiser().params
-    crooked = LearnedOptimiser(params=((kernel[:5], bias), last))
-    with pytest.raises(ConfigError, match=r"params of the shapes \[\(5, 8\)"):
-        purerl.make_train(tiny_config(optimiser=crooked))
-
-
-def test_the_picture_is_of_the_step_at_a_moment_and_a_layer():
-    adam = np.linspace(-1.5, 1.5, 7, dtype=np.float32)
-    fresh = drawing.step_of(LearnedOptimiser(), adam, 0.5, 1.0)
-    np.testing.assert_allclose(fresh, adam)
-    places = {"share of the run": 2.0, "depth of the layer": 0.5}
-    ours = with_weights(
-        LearnedOptimiser.make(4),
-        {(FEATURES.index(name), 0): weight for name, weight in places.items()},
-        {(0, 0): 1.5},
-    )
-    for share, depth in ((0.0, 0.0), (0.5, 0.0), (0.5, 1.0)):
-        factor = np.exp(1.5 * np.tanh(2.0 * share + 0.5 * depth))
-        found = drawing.step_of(ours, adam, share, depth)
-        np.testing.assert_allclose(found, factor * adam, rtol=1e-5)
 
 
 @pytest.mark.parametrize("policy", [True, False])
@@ -394,3 +350,102 @@ def test_it_has_a_derivative_where_a_parameter_never_has_a_gradient(kind, width)
     by_hand = float(moved(width) - moved(-width)) / (2.0 * width)
     assert abs(by_hand) > 0.1
     assert slope == pytest.approx(by_hand, rel=0.02)
+
+
+# Where the numbers of a flat vector stand: on trees by hand, and on networks
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+def dense(inputs, outputs):
+    return {"kernel": zeros(inputs, outputs), "bias": zeros(outputs)}
+
+
+def depths(params):
+    """The depth of every leaf by its path."""
+    layout = layout_of(params)
+    names = ["/".join(name) for name in layout.names]
+    return dict(zip(names, layout.depth.tolist(), strict=True))
+
+
+def test_a_torso_is_before_its_head_and_what_is_alone_is_last():
+    inside = {
+        "Dense_0": dense(3, 2),
+        "log_std": zeros(2),
+        "torso": {f"Dense_{n}": dense(3, 3) for n in (0, 2, 10)},
+    }
+    found = depths({"actor": {"params": inside}})
+    layers = ("torso/Dense_0", "torso/Dense_2", "torso/Dense_10", "Dense_0")
+    for number, layer in enumerate(layers):
+        for leaf in ("kernel", "bias"):
+            assert found[f"actor/params/{layer}/{leaf}"] == number / 4
+    assert found["actor/params/log_std"] == 1.0
+
+
+def test_two_critics_of_one_kind_are_two_networks():
+    one = {"MLP_0": {"Dense_0": dense(3, 3)}, "Dense_0": dense(3, 1)}
+    layout = layout_of({"params": {"Critic_0": one, "Critic_1": one}})
+    np.testing.assert_array_equal(layout.depth, [1, 1, 0, 0] * 2)
+    np.testing.assert_array_equal(layout.network, [0] * 4 + [1] * 4)
+    np.testing.assert_array_equal(layout.is_matrix, [0, 1] * 4)
+    np.testing.assert_array_equal(layout.sizes, [1, 3, 3, 9] * 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "order"),
+    [
+        (
+            purerl.PPOConfig(layer_norm=True, hidden_sizes=(8, 4)),
+            [
+                *("torso/Dense_0", "torso/LayerNorm_0"),
+                *("torso/Dense_1", "torso/LayerNorm_1", "Dense_0"),
+            ],
+        ),
+        (
+            purerl.RecurrentPPOConfig(
+                memory=memories.Transformer(features=8, num_blocks=2, num_heads=2),
+                hidden_sizes=(8,),
+            ),
+            [
+                *("torso/Dense_0", "memory/Dense_0"),
+                *("memory/LayerNorm_0", "Attention_0/inputs", "Attention_0/outputs"),
+                *("memory/Gate_0/after", "memory/LayerNorm_1", "memory/Dense_1"),
+                *("memory/Dense_2", "memory/Gate_1/kept", "memory/LayerNorm_2"),
+                *("Attention_1/inputs", "memory/Gate_2/kept", "memory/LayerNorm_3"),
+                *("memory/Dense_3", "memory/Dense_4", "memory/Gate_3/after"),
+            ],
+        ),
+        (
+            purerl.DQNConfig(noisy=True, dueling=True, hidden_sizes=(8,)),
+            ["torso/Dense_0", "NoisyMLP_0"],
+        ),
+    ],
+)
+def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, order):
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    names = [name for name in ("core", "actor") if name in state.params]
+    places = depths(state.params[names[0]] if names else state.params)
+
+    def depth_of(layer):
+        return next(d for path, d in places.items() if f"/{layer}/" in f"/{path}")
+
+    found = [depth_of(layer) for layer in order]
+    assert found[0] == 0.0 and found == sorted(set(found))
+
+
+def test_ppos_networks_are_known_apart():
+    config = tiny_config(env=CONTINUOUS_CARTPOLE, hidden_sizes=(8, 4))
+    params = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    params = params.params
+    layout = layout_of(params)
+    found = depths(params)
+    assert found["actor/params/torso/Dense_1/kernel"] == np.float32(1 / 3)
+    assert found["actor/params/log_std"] == 1.0
+    assert found["critic/params/torso/Dense_1/bias"] == 0.5
+    is_critic = [name[0] == "critic" for name in layout.names]
+    np.testing.assert_array_equal(layout.is_critic, is_critic)
+    np.testing.assert_array_equal(layout.network, np.array(is_critic).astype(int))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert layout.spread(layout.depth).shape == (total,)

@@ -118,37 +118,16 @@ def test_equal_fields_of_another_class_are_another_config():
     assert re.match(r"policy_loss is .*:Soft.* and .*:Hard", found)
 
 
-def test_the_same_cell_may_run_twice(registry):
-    losses.register("Soft", Soft)
-    again = type("Soft", Soft.__bases__, dict(Soft.__dict__))
-    assert again is not Soft and again.__qualname__ == Soft.__qualname__
-    losses.register("Soft", again)
-    assert registry["Soft"] is again
-
-
 @pytest.mark.parametrize(
-    ("name", "cls", "fragments"),
+    ("name", "cls", "words"),
     [
-        ("ClipDrift", Soft, ["'ClipDrift' of", "Soft", "purerl.losses.policy.ClipDri"]),
-        ("Square", lambda r, a: r**2, ["'Square'", "flax.struct.dataclass"]),
-        ("Number", float, ["'Number'", "flax.struct.dataclass", "float"]),
-        ("my drift", Soft, ["'my drift'", "'Soft'"]),
+        ("ClipDrift", Soft, "'ClipDrift' of .*Soft"),
+        ("Square", lambda r, a: r**2, "'Square'.*flax.struct.dataclass"),
+        ("my drift", Soft, "'my drift'"),
     ],
 )
-def test_what_cannot_be_registered_is_refused(name, cls, fragments, registry):
+def test_what_cannot_be_registered_is_refused(name, cls, words, registry):
     before = dict(registry)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=words):
         losses.register(name, cls)
-    for fragment in fragments:
-        assert fragment in str(error.value)
     assert registry == before
-
-
-def test_a_function_inside_a_loss_is_not_written():
-    @struct.dataclass
-    class Free(Soft):
-        shape: Any = struct.field(pytree_node=False, default=abs)
-
-    config = purerl.PPOConfig(policy_loss=Free())
-    with pytest.raises(ConfigError, match=r"policy_loss\.shape is <built-in .*string"):
-        serialise.to_dict(config)

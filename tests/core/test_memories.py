@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from purerl.accelerator.kernels import forget
-from purerl.config import ConfigError
-from purerl.networks.memories import LRU, S5, Transformer, linear, transformer
-from purerl.networks.memories.kinds import Remembering, check_module, kind_of
+from purerl.networks.memories import LRU, S5, Transformer, linear
+from purerl.networks.memories.kinds import kind_of
 from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
 from purerl.networks.torsos import MLP
@@ -59,7 +58,9 @@ class Sequence:
         self.start = self.kind.last(before)
 
 
-@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru", "gru", "lstm"))
+@pytest.fixture(
+    scope="module", params=slow_but(MEMORIES, "lru", "gru", "lstm", "of one's own")
+)
 def sequence(request):
     return Sequence(MEMORIES[request.param])
 
@@ -336,14 +337,6 @@ def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
     np.testing.assert_allclose(after.values[0], new_values[4:], rtol=1e-5, atol=1e-5)
 
 
-def test_scores_of_distances_move_to_their_places():
-    scores = np.arange(1.0, 13.0).reshape(3, 4)  # three steps, a window of three
-    found = np.asarray(transformer.skewed(jnp.asarray(scores)))
-    assert found.shape == (3, 6)
-    for t in range(3):
-        np.testing.assert_array_equal(found[t, t : t + 4], scores[t])
-
-
 def test_a_gate_is_a_grus_and_begins_near_the_identity():
     x, y = np.random.default_rng(0).normal(size=(2, 5, SIZE)).astype(np.float32)
     gate = Gate(2.0)
@@ -367,30 +360,3 @@ def test_a_gate_is_a_grus_and_begins_near_the_identity():
 
 
 # A module of the user's own
-
-
-def test_a_memory_of_ones_own_is_called_with_what_the_protocol_says():
-    core = Remembering(MLP((5,), "tanh"), nets.Leaky(SIZE))
-    sequence = Sequence(nets.Leaky(SIZE))
-    params = core.init(jax.random.key(0), sequence.obs[0], sequence.kind.blank((ENVS,)))
-    found = core.apply(
-        params, sequence.obs, sequence.start, FIRST, method="unroll"
-    ).output
-    features = MLP((5,), "tanh").apply(
-        {"params": params["params"]["torso"]}, sequence.obs
-    )
-    entering = np.asarray(features) @ params["params"]["memory"]["Dense_0"]["kernel"]
-    total = np.asarray(sequence.start.carry)
-    for t in range(STEPS):
-        total = np.where(FIRST[t][:, None], 0.0, 0.5 * total) + entering[t]
-        np.testing.assert_allclose(found[t], total, rtol=1e-5, atol=1e-6)
-
-
-def test_a_memory_of_ones_own_is_tried_where_a_tool_traces_the_agents_making():
-    def tried(fault):
-        check_module(nets.Leaky(SIZE, fault), 5)
-        return jnp.zeros(())
-
-    jax.eval_shape(partial(tried, ""))
-    with pytest.raises(ConfigError, match="initial"):
-        jax.eval_shape(partial(tried, "ones"))

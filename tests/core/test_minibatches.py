@@ -1,15 +1,18 @@
 """Epochs of minibatches: every sample once per pass, one step per minibatch."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 from purerl.accelerator.kernels import traced_for
 from purerl.learning import optimiser
-from purerl.learning.minibatches import Passes, minimise
-from tests.helpers import assert_same_bits
+from purerl.learning.minibatches import Passes, minimise, shuffled_indices
+from tests.helpers import assert_same_bits, slow_but
 
 N, EPOCHS, PARTS = 12, 3, 4
 BATCH = {"index": jnp.arange(N, dtype=jnp.float32), "twice": 2.0 * jnp.arange(N)}
@@ -135,3 +138,42 @@ def test_an_infinite_bound_that_is_traced_clips_nothing(platform):
         moved, state = clipped(bound)
         assert_same_bits(moved, gradient)
         assert float(state.grad_norm) == pytest.approx(2.0**60)
+
+
+# The shuffle is a permutation, and a uniform one
+
+SIZES = (1, 2, 3, 7, 8, 128, 1000, 2**16, 2**16 + 1)
+
+
+@pytest.mark.parametrize("size", slow_but(SIZES, 1, 7, 128, SIZES[-1]))
+def test_it_is_a_permutation_at_every_size(size):
+    order = shuffled_indices(jax.random.key(size), size)
+    assert order.dtype == jnp.int32
+    np.testing.assert_array_equal(np.sort(order), np.arange(size))
+
+
+def test_another_key_gives_another_permutation():
+    first, second = (shuffled_indices(jax.random.key(k), 128) for k in (0, 1))
+    assert (first != second).mean() > 0.9
+
+
+def test_every_permutation_of_four_is_equally_likely():
+    keys = jax.random.split(jax.random.key(0), 48_000)
+    orders = np.asarray(jax.vmap(lambda k: shuffled_indices(k, 4))(keys))
+    number = {p: i for i, p in enumerate(itertools.permutations(range(4)))}
+    counts = np.bincount([number[tuple(o)] for o in orders.tolist()], minlength=24)
+    # Chi-square with 23 degrees of freedom; the seed is fixed, so this is no lottery.
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("size", slow_but([7, 32], 7))
+def test_every_index_is_equally_likely_at_every_position(size):
+    draws = 20_000
+    keys = jax.random.split(jax.random.key(1), draws)
+    orders = np.asarray(jax.vmap(lambda k: shuffled_indices(k, size))(keys))
+    pvalues = [
+        stats.chisquare(np.bincount(orders[:, position], minlength=size)).pvalue
+        for position in range(size)
+    ]
+    # The smallest of `size` p-values: Bonferroni.
+    assert min(pvalues) > 1e-3 / size

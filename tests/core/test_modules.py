@@ -20,7 +20,7 @@ from purerl.space.axes import choice, from_dict, labels, to_dict
 from purerl.train import bind
 from tests import nets
 from tests.contracts.test_algorithms import small
-from tests.helpers import CONTINUOUS_CARTPOLE, tiny_config
+from tests.helpers import tiny_config
 
 NESTED = nn.Sequential(
     [nn.Dense(4, dtype=jnp.bfloat16), nn.relu, nets.Torso(3), nets.Policy(2)]
@@ -54,18 +54,6 @@ def test_a_config_with_a_module_comes_back_from_its_file(module, tmp_path):
     assert serialise.to_dict(again) == serialise.to_dict(config)
 
 
-def test_lists_become_tuples_and_modules_are_copied():
-    config = tiny_config(torso=NESTED)
-    assert isinstance(config.torso.layers, tuple)
-    assert config.torso.layers[2] is not NESTED.layers[2]
-
-
-def test_an_import_path_survives_what_moves_inside_a_library():
-    text = json.dumps(modules.plain(modules.parse("torso", NESTED), "torso"))
-    assert "flax.linen:Dense" in text and "flax.linen:relu" in text
-    assert "jax._src" not in text and "flax.linen.linear" not in text
-
-
 def test_a_module_is_a_value_of_an_axis():
     values = ["mlp", nets.Torso(4), nets.Torso(5)]
     axes = {"torso": choice(values)}
@@ -78,59 +66,46 @@ def test_a_module_is_a_value_of_an_axis():
     ]
 
 
-@pytest.mark.parametrize("words", [[], ["--torso", "impala"]], ids=["same", "other"])
-def test_the_command_line_keeps_a_module_or_replaces_it(words):
-    base = tiny_config(torso=nets.Policy(2), env="CartPole-v1")
-    parsed = flags.parse(parser(base), words, "train")
-    config = flags.read_config(parsed, base)
-    assert config.torso == ("impala" if words else nets.Policy(2))
+@pytest.mark.parametrize(
+    ("name", "text", "module"),
+    [
+        ("torso", "tests.nets:Torso(features=7)", nets.Torso(7)),
+        ("torso", "impala", "impala"),
+        ("memory", "LRU(features=32)", networks.memories.LRU(features=32)),
+        ("memory", "lru(features=32)", networks.memories.LRU(features=32)),
+    ],
+)
+def test_the_command_line_keeps_a_module_or_replaces_it(name, text, module):
+    base = small("recurrent_ppo", torso=nets.Policy(2))
+    for words, expected in (
+        ([], getattr(base, name)),
+        ([f"--{name}", text], module),
+    ):
+        config = flags.read_config(flags.parse(parser(base), words, "train"), base)
+        assert getattr(config, name) == expected
 
 
-def test_the_command_line_takes_an_import_path():
-    words = ["--torso", "tests.nets:Torso(features=7)", "--critic", "tests.nets:Value"]
-    base = tiny_config()
-    parsed = flags.parse(parser(base), words, "train")
-    config = flags.read_config(parsed, base)
-    assert (config.torso, config.critic) == (nets.Torso(7), nets.Value())
-    assert purerl.resolve(config).torso == nets.Torso(7)
-
-
-@pytest.mark.parametrize("text", ["LRU(features=32)", "lru(features=32)"])
-def test_a_memory_of_this_package_needs_no_import_path(text):
-    words = ["--memory", text]
-    base = purerl.RecurrentPPOConfig()
-    parsed = flags.parse(parser(base), words, "train")
-    config = flags.read_config(parsed, base)
-    assert config.memory == networks.memories.LRU(features=32)
-    assert config == purerl.RecurrentPPOConfig(memory=text)
-    with pytest.raises(ConfigError, match="memory must be one of none, gru, lstm, lru"):
-        purerl.make_train(purerl.RecurrentPPOConfig(memory="Elman(features=3)"))
-
-
-UNREADABLE = {
-    "class": (nets.Torso, "got the class Torso; call it to make one, such as Torso()"),
-    "nowhere": (
-        "nowhere.nets:Torso",
-        "the module 'nowhere.nets' has not been imported",
-    ),
-    "no such class": ("tests.nets:Tors", "cannot find tests.nets:Tors"),
-    "no module": ("tests.nets:nn", "must name a class of flax modules, and tests.nets"),
-    "of Python": ("os:abort", "names os:abort, which is of Python's own library"),
-    "by a detour": (
+UNREADABLE = [
+    (nets.Torso, "the class Torso; call it"),
+    ("nowhere.nets:Torso", "'nowhere.nets' has not been imported"),
+    ("tests.nets:Tors", "cannot find tests.nets:Tors"),
+    ("tests.nets:nn", "must name a class of flax modules"),
+    ("os:abort", "os:abort, which is of Python's own library"),
+    (  # by a detour
         {"type": "flax.linen:Dense", "features": 2}
         | {"dot_general_cls": {"import": "purerl.atomic:os.abort"}},
-        "names purerl.atomic:os.abort, which is of Python's own library",
+        "purerl.atomic:os.abort, which is of Python's own library",
     ),
-    "text": ("tests.nets:Torso(features", "cannot read 'tests.nets:Torso(features'"),
-    "field": ("tests.nets:Torso(feature=1)", "Did you mean 'features'"),
-    "no name": ("tests.nets:Torso(8)", "given 8 without a name; write features=8"),
-    "array": (nets.Holder(np.zeros(2)), "whose fields can be hashed"),
-}
+    ("tests.nets:Torso(features", "cannot read 'tests.nets"),
+    ("tests.nets:Torso(feature=1)", "Did you mean 'features'"),
+    ("tests.nets:Torso(8)", "given 8 without a name"),
+    (nets.Holder(np.zeros(2)), "can be hashed"),
+]
 
 
-@pytest.mark.parametrize(("value", "fragment"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_no_module_is_refused_where_the_config_is_made(value, fragment):
-    with pytest.raises(ConfigError, match=f"torso.*{re.escape(fragment)}"):
+@pytest.mark.parametrize(("value", "words"), UNREADABLE)
+def test_what_is_no_module_is_refused_where_the_config_is_made(value, words):
+    with pytest.raises(ConfigError, match=f"torso.*{words}"):
         tiny_config(torso=value)
 
 
@@ -148,128 +123,47 @@ def test_what_no_file_can_hold_trains_but_is_not_written(module, fragment):
         serialise.to_dict(config)
 
 
-MISFITS = {
-    "a function": (
-        lambda: tiny_config(torso=nn.relu),
-        ["torso must be one of auto, mlp, cnn, nature, impala, a flax module"],
-    ),
-    "one number": (
-        lambda: tiny_config(torso=nets.Value()),
-        ["torso tests.nets:Value", "float32 (3, F)", "returned float32 (3,)"],
-    ),
-    "statistics": (
-        lambda: tiny_config(torso=nets.Normalised()),
-        ["tests.nets:Normalised must hold parameters only", "batch_stats"],
-    ),
-    "parameters": (
+MISFITS = [
+    (lambda: tiny_config(torso=nn.relu), "torso must be one of"),
+    (lambda: tiny_config(torso=nets.Value()), r"torso .*returned float32 \(3,\)"),
+    (lambda: tiny_config(torso=nets.Normalised()), "torso.*parameters only"),
+    (
         lambda: tiny_config(torso=nn.Dense(2, param_dtype=jnp.bfloat16)),
-        ["must have float32 parameters", "bfloat16"],
+        "torso.*must have float32 parameters",
     ),
-    "features in bfloat16": (
+    (
         lambda: tiny_config(torso=nn.Dense(2, dtype=jnp.bfloat16)),
-        ["float32 (3, F)", "returned bfloat16 (3, 2)"],
+        r"torso.*returned bfloat16 \(3, 2\)",
     ),
-    "fails": (
-        lambda: tiny_config(torso=nets.Policy(layer=nn.Embed(2, 3))),
-        ["torso tests.nets:Policy", "(3, 4)", "it failed on them"],
-    ),
-    "logits": (
-        lambda: tiny_config(actor=nets.Policy(3)),
-        ["actor tests.nets:Policy(num=3)", "(3, 2) (logits of 2 actions)", "(3, 3)"],
-    ),
-    "no pair": (
+    (lambda: tiny_config(torso=nets.Policy(layer=nn.Embed(2, 3))), "torso.*failed"),
+    (lambda: tiny_config(actor=nets.Policy(3)), r"actor.*logits of 2 actions"),
+    (
         lambda: tiny_config(actor=nets.Policy(1), env="Pendulum-v1"),
-        ["a pair of mean and log standard deviation of 1", "returned float32 (3, 1)"],
+        "actor.*mean and log standard deviation of 1",
     ),
-    "values": (
-        lambda: tiny_config(critic=nets.Column()),
-        ["critic tests.nets:Column", "(3,) (one value", "returned float32 (3, 1)"],
-    ),
-    "action values": (
-        lambda: small("dqn", critic=nets.Policy(3)),
-        ["critic tests.nets:Policy(num=3)", "values of 2 actions"],
-    ),
-    "values of actions": (
-        lambda: small("td3", critic=nets.Column()),
-        ["critic tests.nets:Column", "(3, 4) and (3, 1)", "takes 2 positional"],
-    ),
-    "shared": (
-        lambda: tiny_config(shared_torso=True, critic=nets.Value()),
-        ["shared_torso needs critic to be auto", "got tests.nets:Value"],
-    ),
-    "shared by name": (
-        lambda: tiny_config(shared_torso=True, actor="mlp"),
-        ["shared_torso needs actor to be auto", "got 'mlp'"],
-    ),
-    "dueling": (
+    (lambda: tiny_config(critic=nets.Column()), r"critic.*returned float32 \(3, 1\)"),
+    (lambda: small("dqn", critic=nets.Policy(3)), "critic.*values of 2 actions"),
+    (lambda: small("td3", critic=nets.Column()), r"critic.*\(3, 4\) and \(3, 1\)"),
+    (lambda: tiny_config(shared_torso=True, critic=nets.Value()), "shared_torso.*crit"),
+    (lambda: tiny_config(shared_torso=True, actor="mlp"), "shared_torso needs actor"),
+    (
         lambda: small("dqn", dueling=True, critic=nets.Policy()),
-        ["dueling must be False", "tests.nets:Policy"],
+        "critic must.*duel",
     ),
-    "recurrent torso": (
-        lambda: small("recurrent_ppo", critic="mlp"),
-        ["critic must be auto or a flax module of memories [N, 4]", "'mlp'"],
-    ),
-    "recurrent shared": (
-        lambda: small("recurrent_ppo", shared_torso=True),
-        ["shared_torso must be False"],
-    ),
-    "small pictures": (
+    (lambda: small("recurrent_ppo", critic="mlp"), "critic must be auto"),
+    (lambda: small("recurrent_ppo", shared_torso=True), "shared_torso must be False"),
+    (
         lambda: tiny_config(torso="nature", env="Breakout-MinAtar"),
-        ["torso 'nature' needs observations [height >= 36", "(10, 10, 4)", "use cnn"],
+        r"torso 'nature'.*\(10, 10, 4\)",
     ),
-    "memory": (
-        lambda: small("recurrent_ppo", memory="rnn"),
-        ["memory must be one of none, gru, lstm"],
-    ),
-}
+    (lambda: small("recurrent_ppo", memory="rnn"), "memory must be one of"),
+]
 
 
-@pytest.mark.parametrize(("make", "fragments"), MISFITS.values(), ids=MISFITS)
-def test_a_network_that_does_not_fit_is_a_sentence_before_tracing(make, fragments):
-    with pytest.raises(ConfigError) as caught:
+@pytest.mark.parametrize(("make", "words"), MISFITS)
+def test_a_network_that_does_not_fit_is_a_sentence_before_tracing(make, words):
+    with pytest.raises(ConfigError, match=words):
         purerl.resolve(make())
-    for fragment in fragments:
-        assert fragment in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-FITTING = {
-    "ppo": lambda: tiny_config(actor=nets.Policy(2), critic=nets.Value()),
-    "ppo of numbers": lambda: tiny_config(
-        actor=nets.Pair(1), env=CONTINUOUS_CARTPOLE, torso="mlp"
-    ),
-    "recurrent": lambda: small("recurrent_ppo", actor=nets.Policy(2), torso=NESTED),
-    "td3": lambda: small("td3", actor=nets.Policy(1), critic=nets.Value()),
-    "sac": lambda: small("sac", actor=nets.Pair(1), critic=nets.Value()),
-    "sac/discrete": lambda: small(
-        "sac/discrete", actor=nets.Policy(2), critic=nets.Policy(2)
-    ),
-    "mpo with a torso": lambda: small("mpo", torso=nets.Torso()),
-    "mpo on pictures": lambda: small("mpo", env=nets.CONTINUOUS_PICTURES),
-    "td3 on pictures": lambda: small(
-        "td3", env=nets.CONTINUOUS_PICTURES, torso="nature", critic=nets.Value()
-    ),
-    "dqn in bfloat16": lambda: small("dqn", torso_dtype="bfloat16", layer_norm=True),
-    "dueling on pictures": lambda: small(
-        "dqn", env=nets.PICTURES, torso="impala", dueling=True
-    ),
-}
-
-
-@pytest.mark.parametrize("make", FITTING.values(), ids=FITTING)
-def test_whole_networks_of_ones_own_make_a_state_and_act(make):
-    # Shapes of a whole update alone: nothing is compiled.
-    config = make()
-    algorithm = purerl.make_algorithm(config)
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    again, metrics = jax.eval_shape(algorithm.step, state)
-    assert jax.tree.map(jnp.shape, again) == jax.tree.map(jnp.shape, state)
-    assert "value_loss" in metrics
-    critics = state.params.get("critics", {}).get("params", {})
-    # Two critics of one module have parameters of their own.
-    assert sum(n.endswith("_0") for n in critics) == sum(
-        n[-2:] == "_1" for n in critics
-    )
 
 
 def test_a_module_sees_one_batch_axis_and_its_outputs_get_the_others_back(key):

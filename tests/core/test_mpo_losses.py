@@ -102,13 +102,6 @@ def test_two_actions_by_hand():
     np.testing.assert_allclose(value, 0.75, rtol=1e-5)
 
 
-def test_the_dual_is_that_of_scipys_double_precision():
-    q = np.random.default_rng(2).standard_normal((SAMPLES, STATES)).astype(np.float32)
-    for eta in (0.01, 0.3, 10.0):
-        value = mpo.temperature_dual(eta, jnp.asarray(q), 0.1)
-        np.testing.assert_allclose(value, dual(eta, q, 0.1), rtol=1e-5)
-
-
 @pytest.mark.parametrize("level", [0.0, -3.5, 1e6])
 def test_actions_of_equal_worth_are_weighted_equally(level):
     q = jnp.full((SAMPLES, STATES), level)

@@ -14,7 +14,6 @@ import pytest
 
 from purerl.accelerator.kernels import traced_for
 from purerl.networks import (
-    CNN,
     MLP,
     CategoricalActor,
     Critic,
@@ -111,15 +110,14 @@ def test_networks_that_start_together_start_as_each_alone_does():
     chex.assert_trees_all_equal_shapes_and_dtypes(
         jax.tree.map(lambda x: x[0], found["actor"]), alone
     )
-    kernels = {
-        (name, *[part.key for part in path[1:-1]]): np.asarray(leaf)
-        for name, params in found.items()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        if path[-1].key == "kernel"
-    }
-    assert len(kernels) == 6
     scales = {8: np.sqrt(2), 3: 0.01, 1: 1.0}
-    for kernel in kernels.values():
+    kernels = [
+        np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(found)
+        if path[-1].key == "kernel"
+    ]
+    assert len(kernels) == 6
+    for kernel in kernels:
         rows, columns = kernel.shape[1:]
         tall = kernel if rows >= columns else kernel.swapaxes(1, 2)
         gram = np.einsum("nij,nik->njk", tall, tall) / scales[columns] ** 2
@@ -129,7 +127,8 @@ def test_networks_that_start_together_start_as_each_alone_does():
         deviation = scales[columns] / np.sqrt(max(rows, columns))
         assert np.abs(kernel.mean(0)).max() < 5 * deviation / np.sqrt(len(kernel))
         np.testing.assert_allclose(kernel.std(0), deviation, rtol=0.12)
-    first, second = (kernels[name, "torso", "Dense_1"] for name in ("actor", "critic"))
+    # Second layers of actor and critic are drawn apart.
+    first, second = (kernel for kernel in kernels if kernel.shape[1:] == (8, 8))
     correlation = (first[:, :, 0] * second[:, :, 0]).sum(1) / 2
     assert abs(correlation.mean()) < 5 / np.sqrt(8 * len(keys))
 
@@ -174,58 +173,32 @@ def test_an_mlp_is_dense_layers_with_activations():
     np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_an_mlp_flattens_an_observation_and_keeps_the_batch_axes():
-    torso = make_torso("mlp", (2, 3), (4,), "relu")
-    obs = jax.random.normal(jax.random.key(0), (5, 7, 2, 3))
-    params = torso.init(jax.random.key(1), obs[0, :1])
-    whole = torso.apply(params, obs)
-    assert whole.shape == (5, 7, 4)
-    single = torso.apply(params, obs[2, 3])
-    np.testing.assert_allclose(whole[2, 3], single, rtol=1e-5, atol=1e-6)
+def test_simba_is_its_residual_blocks():
+    torso = make_torso("simba", (2, 3), (4, 4), "relu", layer_norm=True)
+    obs = jax.random.normal(jax.random.key(0), (5, 2, 3))
+    params = torso.init(jax.random.key(1), obs)
+    layer = jax.tree.map(np.asarray, params["params"])
+    assert sorted(layer) == [f"Dense_{n}" for n in range(5)] + [
+        f"LayerNorm_{n}" for n in range(3)
+    ]
 
+    def normed(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt(centred.var(-1, keepdims=True) + 1e-6)
 
-@pytest.mark.slow
-def test_a_cnn_keeps_the_batch_axes_and_sees_where_a_pixel_is():
-    torso = make_torso("auto", (10, 10, 4), (8,), "relu")
-    assert isinstance(torso, CNN)
-    obs = jnp.zeros((5, 7, 10, 10, 4)).at[2, 3, 4, 4, 1].set(1.0)
-    params = torso.init(jax.random.key(0), obs[0, :1])
-    assert params["params"]["Conv_0"]["kernel"].shape == (3, 3, 4, 16)
-    features = torso.apply(params, obs)
-    assert features.shape == (5, 7, 8)
-    np.testing.assert_allclose(
-        features[2, 3], torso.apply(params, obs[2, 3]), rtol=1e-4, atol=1e-6
-    )
-    elsewhere = jnp.zeros((10, 10, 4)).at[7, 7, 1].set(1.0)
-    assert jnp.abs(features[2, 3] - torso.apply(params, elsewhere)).max() > 1e-3
+    def dense(number, x):
+        return x @ layer[f"Dense_{number}"]["kernel"] + layer[f"Dense_{number}"]["bias"]
 
-
-@pytest.mark.parametrize(
-    ("torso", "shape", "expected"),
-    [("auto", (4,), MLP), ("auto", (5, 5, 2), CNN), ("mlp", (5, 5, 2), MLP)],
-)
-def test_the_torso_follows_the_observation(torso, shape, expected):
-    assert type(make_torso(torso, shape, (8,), "tanh")) is expected
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 5, 3), (5, 2, 3), (5, 5)])
-def test_a_cnn_is_refused_for_what_is_no_image(shape):
-    with pytest.raises(ValueError, match=r"torso 'cnn' needs .* use mlp"):
-        make_torso("cnn", shape, (8,), "tanh")
-
-
-@pytest.mark.slow
-def test_a_fresh_policy_is_nearly_uniform_and_a_fresh_critic_is_not_zero():
-    obs = jax.random.normal(jax.random.key(0), (100, 4))
-    actor = CategoricalActor(MLP((64, 64), "tanh"), 3)
-    critic = Critic(MLP((64, 64), "tanh"))
-    logits = actor.apply(actor.init(jax.random.key(1), obs), obs)
-    keys = jax.random.split(jax.random.key(1), 50)
-    values = jax.vmap(lambda key: critic.apply(critic.init(key, obs), obs))(keys)
-    assert jnp.abs(logits).max() < 0.15
-    assert values.shape == (50, 100)
-    assert 0.25 < values.std(1).mean() < 0.45
+    x = dense(0, np.asarray(obs).reshape(5, 6))
+    for block in range(2):
+        inner = np.maximum(dense(2 * block + 1, normed(x)), 0)
+        assert inner.shape == (5, 16)  # four times as wide inside
+        x = x + dense(2 * block + 2, inner)
+    found = torso.apply(params, obs)
+    np.testing.assert_allclose(found, normed(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(torso.apply(params, obs[2]), found[2], rtol=1e-4)
+    with pytest.raises(ValueError, match="all of one width"):
+        make_torso("simba", (3,), (4, 5), "relu")
 
 
 def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
@@ -254,22 +227,6 @@ def test_the_small_product_has_the_gradients_of_the_plain_one(key, shape):
         for layer in (dense, plain)
     )
     chex.assert_trees_all_close(found, expected, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_small_product_has_second_derivatives_and_members(key):
-    x, kernel = jax.random.normal(key, (2, 5, 3)), jax.random.normal(key, (2, 3, 4))
-    dims = (((1,), (0,)), ((), ()))
-
-    def slope(product, x, kernel):
-        gradient = jax.grad(lambda k: (product(x, k, dims) ** 3).sum())(kernel)
-        return (gradient**2).sum()
-
-    found, expected = (
-        jax.vmap(jax.grad(partial(slope, product), argnums=1))(x, kernel)
-        for product in (small_product, jax.lax.dot_general)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_the_compiler_does_not_fold_the_small_products_transpositions(key):

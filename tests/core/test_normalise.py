@@ -12,7 +12,7 @@ from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.learning import averages
 from purerl.learning.averages import RewardScale, init_moments, merge
 from purerl.networks import observe
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import slow_but
 
 
 def batches(shape, sizes=(5, 1, 40, 7), seed=0):
@@ -32,13 +32,6 @@ def test_merging_batches_equals_numpy_over_all_of_them(shape):
     np.testing.assert_allclose(moments.var, whole.var(0), rtol=1e-5)
 
 
-def test_all_leading_axes_are_samples():
-    data = jax.random.normal(jax.random.key(0), (4, 5, 3))
-    stacked, flat = (merge(init_moments((3,)), x) for x in (data, data.reshape(20, 3)))
-    for one, other in zip(stacked, flat, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
     data = 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (4, 6, 3))
     start = init_moments((3,))._replace(
@@ -51,17 +44,6 @@ def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
     for lanes, expected in zip(spread, whole, strict=True):
         for lane in lanes:
             np.testing.assert_allclose(lane, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_statistics_do_not_drift_over_many_updates():
-    rng = np.random.default_rng(0)
-    data = rng.normal(100.0, 0.5, (3000, 64)).astype(np.float32)
-    moments, _ = jax.lax.scan(
-        lambda m, part: (merge(m, part), None), init_moments(), jnp.asarray(data)
-    )
-    # A large mean with a small variance, where sums of squares would cancel.
-    np.testing.assert_allclose(moments.mean, data.mean(dtype=np.float64), rtol=1e-5)
-    np.testing.assert_allclose(moments.var, data.var(dtype=np.float64), rtol=1e-2)
 
 
 @pytest.mark.parametrize("first", [0, 2**24])
@@ -90,29 +72,21 @@ def test_statistics_follow_what_moves_slowly_one_sample_at_a_time(first):
     np.testing.assert_allclose(found, square - mean**2, rtol=1e-3)
 
 
-@pytest.mark.parametrize("size", [256, 300, 7])
+@pytest.mark.parametrize("shape", [(256,), (300,), (7,), (3, 100)])
 @pytest.mark.parametrize("value", [1000.1, 1e5 + 0.1, -0.1, 3.4e38])
-def test_a_constant_is_normalised_to_nothing(size, value):
+def test_a_constant_is_normalised_to_nothing(shape, value):
     """The float32 average of 256 times 1000.1 is 1000.0997: 0.95 where 0 is right."""
     constant = jnp.float32(value)
-    moments = init_moments()
+    moments, batch = init_moments(), jnp.full(shape, constant)
+    spread = jax.vmap(lambda m, x: merge(m, x, "devices"), (None, 0), 0, "devices")
     for _ in range(100):
-        moments = merge(moments, jnp.full(size, constant))
+        if len(shape) == 1:
+            moments = merge(moments, batch)
+        else:
+            moments = jax.tree.map(lambda x: x[0], spread(moments, batch))
     seen = jnp.clip(constant, -1e15, 1e15)
     np.testing.assert_allclose(averages.normalise(moments, seen, 10.0), 0.0, atol=1e-3)
     np.testing.assert_allclose(jnp.sqrt(moments.var), 0.0, atol=1e-5)
-
-
-def test_a_constant_spread_over_devices_is_normalised_to_nothing():
-    moments = init_moments()
-    for _ in range(10):
-        data = jnp.full((3, 100), 1000.1, jnp.float32)
-        moments = jax.vmap(lambda m, x: merge(m, x, "d"), (None, 0), axis_name="d")(
-            moments, data
-        )
-        moments = jax.tree.map(lambda x: x[0], moments)
-    found = averages.normalise(moments, jnp.float32(1000.1), 10.0)
-    np.testing.assert_allclose([found, moments.var], 0.0, atol=1e-6)
 
 
 def test_finite_numbers_never_make_statistics_infinite():
@@ -144,14 +118,8 @@ def test_normalising_is_standardising_and_clipping():
     np.testing.assert_allclose(
         averages.normalise(moments, x, 10.0), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
     )
-    np.testing.assert_allclose(
-        averages.normalise(moments, x, 0.75), [[0.75, 0.5], [0.0, 0.75], [0.0, -0.75]]
-    )
-
-
-def test_before_anything_was_seen_normalising_does_nothing():
-    x = jnp.array([[3.0, -0.5]])
-    same = averages.normalise(init_moments((2,)), x, 10.0)
+    # Before anything was seen it does nothing.
+    same = averages.normalise(init_moments((2,)), x, 100.0)
     np.testing.assert_allclose(same, x, rtol=1e-6)
 
 
@@ -272,16 +240,3 @@ def test_what_lies_between_0_and_1_stays_alone_as_in_a_composite(name):
     np.testing.assert_array_equal(alone, features)
     both = envs.spaces.Dict({"x": space})
     assert observe.init_moments(both) == ((),)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_numbers_are_standardised_alone_as_in_a_composite(dtype):
-    space = envs.spaces.Box(-1000, 1000, (2,), dtype)
-    features = 100.0 + jax.random.normal(jax.random.key(0), (500, 2))
-    both, parts = envs.spaces.Dict({"x": space}), {"x": features}
-    alone = observe.merge_moments(space, observe.init_moments(space), features, None)
-    (inside,) = observe.merge_moments(both, observe.init_moments(both), parts, None)
-    assert_same_bits(alone, inside)
-    scaled = observe.normalised(space, alone, features, 10.0)
-    np.testing.assert_allclose(scaled.mean(0), 0.0, atol=1e-3)
-    np.testing.assert_allclose(scaled.std(0), 1.0, atol=1e-2)

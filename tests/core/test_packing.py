@@ -10,6 +10,7 @@ from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for
 from purerl.contrib.hardware.work import num_carried
 from purerl.learning import branches
+from tests.contracts.test_algorithms import small
 from tests.helpers import assert_same_bits, tiny_config
 
 TREE = {
@@ -61,40 +62,16 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("name", "changes"),
     [
-        tiny_config(),
-        pytest.param(
-            purerl.PPOConfig(env="Pendulum-v1", total_timesteps=512, num_steps=32),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            purerl.TD3Config(
-                env="Pendulum-v1",
-                total_timesteps=256,
-                hidden_sizes=(8,),
-                learning_starts=64,
-                random_steps=64,
-                buffer_size=256,
-                batch_size=16,
-                rounds_per_update=16,
-            ),
-            marks=pytest.mark.slow,
-        ),
-        # Six steps are turns of two.
-        purerl.PQNConfig(
-            env="CartPole-v1",
-            total_timesteps=144,
-            num_envs=4,
-            num_steps=6,
-            num_minibatches=2,
-            hidden_sizes=(8, 8),
-        ),
+        ("ppo", {}),
+        ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
+        pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
+        pytest.param("td3", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
     ],
-    ids=["ppo", "ppo-continuous", "td3", "pqn"],
 )
-def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(config):
-    config = config.replace(num_evaluations=1, eval_episodes=2, eval_share=1.0)
+def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(name, changes):
+    config = small(name, num_evaluations=1, **changes)
     keys = jax.vmap(jax.random.key)(np.arange(2))
     known = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
     with traced_for("cuda"):
@@ -117,15 +94,6 @@ def test_a_change_that_is_computed_in_any_case_is_the_one_of_a_branch(due):
     known = branches.change_if(jnp.bool_(due), change, carry)
     assert_same_bits(found, known)
     assert due or (found[0]["x"].tolist(), float(found[1]["sum"])) == ([0, 1, 2], 0)
-
-
-def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
-    packed, layout = kernels.pack({"x": jnp.arange(3.0)}, axes=0)
-
-    def loss(weight):
-        return (weight * kernels.unpack(packed, layout)["x"]).sum()
-
-    np.testing.assert_allclose(jax.grad(loss)(2.0), 3.0)
 
 
 def test_the_ways_to_what_a_loop_carries_and_back_leave_it_as_it_was():
@@ -196,22 +164,6 @@ def test_small_environments_make_several_steps_a_turn():
         assert kernels.steps_of_turn(small, 1, np.zeros(8)) == 1
 
 
-def test_steps_that_are_written_out_know_the_numbers_of_numpy():
-    seen = []
-
-    def step(carry, given):
-        index, x = given
-        seen.append(index)
-        return carry + x, {"total": carry + x}
-
-    inputs = np.arange(3, dtype=np.uint32), jnp.array([1.0, 2.0, 4.0])
-    carry, outputs = jax.jit(
-        lambda x: kernels.scan_unrolled(step, 0.5, (inputs[0], x))
-    )(inputs[1])
-    assert (float(carry), outputs["total"].tolist()) == (7.5, [1.5, 3.5, 7.5])
-    assert [int(index) for index in seen] == [0, 1, 2]
-
-
 def test_a_step_of_a_round_knows_what_is_the_same_in_every_round():
     before = jnp.uint32(12)
     for index in range(6):
@@ -224,15 +176,3 @@ def test_a_step_of_a_round_knows_what_is_the_same_in_every_round():
             assert isinstance(found, jax.Array)
             assert bool(found) == ((12 + index + 1) % int(period) == 0)
     assert not isinstance(branches.StepCount(before).completes(2), bool)
-
-
-@pytest.mark.parametrize("due", [True, False])
-def test_one_of_two_changes_is_made(due):
-    change, wait = (lambda x: (x + 1, "change")), (lambda x: (x, "wait"))
-    assert branches.change_or_wait(due, change, wait, 1) == (
-        (2, "change") if due else (1, "wait")
-    )
-    found = branches.change_or_wait(
-        jnp.bool_(due), lambda x: (x + 1, x), lambda x: (x, 0 * x), jnp.float32(3)
-    )
-    assert [float(x) for x in found] == ([4, 3] if due else [3, 0])

@@ -246,42 +246,6 @@ def test_per_exponent_sign():
     np.testing.assert_allclose(weights, [1, 1 / 2, 1 / 3, 2**-0.5], rtol=1e-6)
 
 
-# As part of a program
-
-
-def life(key, capacity=37, num=3, margin=6, rounds=25):
-    """Rounds of adding, drawing and updating; what was drawn and what remains."""
-
-    def one_round(priorities, xs):
-        added, key = xs
-        priorities = prioritised.add(priorities, added, num, capacity, margin)
-        key_bits, key_error = jax.random.split(key)
-        after = added + jnp.uint32(num)
-        numbers, probability = prioritised.sample(
-            priorities, jax.random.bits(key_bits, (8,)), after, capacity
-        )
-        errors = jax.random.normal(key_error, (8,))
-        new = prioritised.update(priorities, numbers, errors, capacity)
-        # Nothing can be drawn before the first window is complete.
-        ready = added >= margin
-        new = jax.tree.map(lambda a, b: jnp.where(ready, a, b), new, priorities)
-        return new, (numbers, probability)
-
-    counts = jnp.arange(rounds, dtype=jnp.uint32) * jnp.uint32(num)
-    start = empty(capacity)
-    return jax.lax.scan(one_round, start, (counts, jax.random.split(key, rounds)))
-
-
-def test_a_program_draws_only_complete_items():
-    priorities, (numbers, probability) = jax.jit(life)(jax.random.key(1))
-    for r in range(2, 25):
-        after = 3 * (r + 1)
-        drawn = np.asarray(numbers[r]).astype(int)
-        assert drawn.min() >= max(0, after - 37) and drawn.max() < after - 6, r
-    check_sums(priorities, 37)
-    assert np.asarray(probability[2:]).min() > 0
-
-
 @pytest.mark.parametrize("added", [0, 10, 50, 100, 200])
 def test_the_importance_exponent_grows_to_one_over_the_run(added):
     config = purerl.DQNConfig(prioritised=True, importance_exponent=0.4)

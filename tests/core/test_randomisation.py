@@ -1,29 +1,24 @@
 """Parameters that are drawn: how they are distributed, kept, named and saved."""
 
 import io
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from flax import struct
 
 import purerl
 from purerl import envs, serialise
-from purerl.acting.environment import (
-    bind_params,
-    resolve_env,
-    time_limit,
-    with_params,
-)
+from purerl.acting.environment import bind_params, resolve_env, time_limit, with_params
 from purerl.acting.rollout import draw_pool, make_stepper
+from purerl.cli.flags import read_mapping
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
 from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
-from purerl.randomisation import Choice, Distribution, LogUniform, Uniform
-from purerl.space.points import FieldAxes
+from purerl.randomisation import Choice, LogUniform, Uniform
 from tests.helpers import assert_same_bits, tiny_config
 
 DRAWS = 4_000
@@ -57,42 +52,45 @@ def test_a_choice_takes_each_value_equally_often():
 
 
 RANGES = {"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0)), "tau": 0.03}
+# Rows of a table, which are drawn together.
+MASSES, LENGTHS = (0.5, 1.0, 2.0, 2.0), (0.3, 0.7, 0.4, 0.5)
+TABLE = {
+    "masscart": Choice(MASSES, group="robots"),
+    "length": Choice(LENGTHS, group="robots"),
+}
+ROWS = {tuple(np.float32(row)) for row in zip(MASSES, LENGTHS, strict=True)}
 
 
-def lengths_over_time(config, num_steps=60):
-    """The lengths `[T, B]` of every environment, and where episodes ended."""
+@pytest.mark.parametrize("per", ["episode", "environment"])
+def test_numbers_stay_within_an_episode_and_change_with_the_next_one(per):
+    numbers = {"gravity": Uniform(9.0, 12.0), "tau": 0.03, **TABLE}
+    config = tiny_config(env_params=numbers, randomise_per=per)
     env = resolve_env(config)
     params = bind_params(env, config.env_params)
 
     @jax.jit
     @jax.vmap
     def play(key):
-        _, state = env.reset(key, params)
-
         def body(state, key):
-            _, state, _, terminated, truncated, _ = env.step(
-                key, state, jnp.int32(1), params
-            )
-            return state, (drawn_params(state)["length"], terminated | truncated)
+            before = drawn_params(state)
+            _, state, _, *flags, _ = env.step(key, state, jnp.int32(1), params)
+            return state, (before, drawn_params(state), flags[0] | flags[1])
 
-        first = drawn_params(state)["length"]
-        return first, jax.lax.scan(body, state, jax.random.split(key, num_steps))[1]
+        state = env.reset(key, params)[1]
+        return jax.lax.scan(body, state, jax.random.split(key, 60))[1]
 
-    first, (later, done) = play(jax.random.split(jax.random.key(0), 3))
-    return np.asarray(first), np.asarray(later), np.asarray(done)
-
-
-@pytest.mark.parametrize("per", ["episode", "environment"])
-def test_numbers_stay_within_an_episode_and_change_with_the_next_one(per):
-    config = tiny_config(env_params=RANGES, randomise_per=per)
-    first, later, done = lengths_over_time(config)
-    assert len(set(first.tolist())) == 3  # Environments differ.
-    assert done.sum(1).min() >= 4
-    for start, lengths, ends in zip(first, later, done, strict=True):
-        assert ((lengths >= 0.4) & (lengths <= 0.6)).all()
-        changed = np.diff(np.append(start, lengths)) != 0
-        expected = ends if per == "episode" else np.zeros_like(ends)
-        np.testing.assert_array_equal(changed, expected)
+    before, after, ends = play(jax.random.split(jax.random.key(0), 32))
+    before, after = (jax.tree.map(np.asarray, x) for x in (before, after))
+    assert ends.sum(1).min() >= 4
+    # Environments differ, and rows never mix.
+    assert len(np.unique(before["gravity"][:, 0])) == 32
+    assert set(rows({n: x.ravel() for n, x in after.items()}, *TABLE)[0]) == ROWS
+    changed = before["gravity"] != after["gravity"]
+    expected = ends if per == "episode" else np.zeros_like(ends)
+    np.testing.assert_array_equal(changed, expected)
+    for name in TABLE:
+        assert not ((before[name] != after[name]) & ~changed).any()
+    assert ((after["gravity"] >= 9) & (after["gravity"] <= 12)).all()
 
 
 def test_the_numbers_that_are_drawn_are_those_that_move_the_cart():
@@ -220,60 +218,31 @@ def test_distributions_are_written_to_files_and_read_back(tmp_path):
     assert read.env_params == {"length": Uniform(0.4, 0.6), "gravity": Choice((9, 12))}
 
 
-def test_searches_and_evolutions_find_the_ends_by_name():
-    config = tiny_config(env_params={"gravity": Uniform(5, 20)})
-    axes = FieldAxes(config, {"env_params.gravity.low": purerl.uniform(1, 6)}).axes
-    found = axes["env_params.gravity.low"]
-    assert [type(end) for end in (found.low, found.high)] == [float, float]
-    Genome(config, resolve_env(config), ["env_params.gravity.low"])  # It has floats.
-    with pytest.raises(ConfigError, match=r"gravity"):
-        Genome(config, resolve_env(config), ["env_params.gravity.middle"])
-
-
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
-        ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
-        ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
-        ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
-        ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
-        ({"length": {"low": 0.1}}, "is a number, got {'low': 0.1}"),
-    ],
-)
-def test_what_cannot_be_drawn_from_is_refused_in_a_sentence(numbers, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(tiny_config(env_params=numbers))
-
-
 STICKY, CLIPPED = ("StickyActions",), ("ClipReward",)
 
 
 @pytest.mark.parametrize(
     ("wrappers", "numbers", "words"),
     [
-        (STICKY, {"sticky_probability": 25}, "sticky_probability must lie .* got 25.0"),
-        (STICKY, {"sticky_probability": Uniform(0.5, 1.5)}, "between 0 and 1, got 1.5"),
+        ((), {"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
+        ((), {"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
+        ((), {"length": Uniform(0.1, float("inf"))}, "must be finite"),
+        ((), {"length": Choice((0.1, float("nan")))}, "finite single numbers"),
+        ((), {"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
+        # Numbers of wrappers are refused as these refuse them.
+        (STICKY, {"sticky_probability": Uniform(0.5, 1.5)}, "sticky_pr.*0 and 1, got"),
         (STICKY, {"sticky_probability": Choice((0.1, -1))}, "between 0 and 1, got -1"),
-        (CLIPPED, {"reward_low": 2.0}, "reward_low must be less than reward_high, got"),
         (
             CLIPPED,
             {"reward_low": Uniform(-1, 1), "reward_high": Uniform(0, 2)},
-            "reward_low must be less than reward_high, got 1.0 and 0.0",
+            "reward_low must be less than reward_high",
         ),
         (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be a finite"),
-        ((*STICKY, "FrameStack(2)"), {"sticky_probability": -1}, "of CartPole-v1: St"),
     ],
 )
-def test_numbers_of_wrappers_are_refused_as_these_refuse_them(wrappers, numbers, words):
+def test_what_cannot_be_drawn_from_is_refused(wrappers, numbers, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(tiny_config(env_wrappers=wrappers, env_params=numbers))
-
-
-def test_rows_of_a_table_are_checked_each_by_itself():
-    low, high = Choice((-2, 0.5), group="table"), Choice((0, 1), group="table")
-    numbers = {"reward_low": low, "reward_high": high}
-    purerl.make_train(tiny_config(env_wrappers=CLIPPED, env_params=numbers))
 
 
 def test_numbers_of_wrappers_are_refused_as_overrides_and_as_axes():
@@ -282,49 +251,16 @@ def test_numbers_of_wrappers_are_refused_as_overrides_and_as_axes():
     wrong = {"env_params.sticky_probability": 25.0}
     with pytest.raises(ConfigError, match="must lie between 0 and 1, got 25"):
         train(key, wrong)
-    with pytest.raises(ConfigError, match="must lie between 0 and 1, got 25"):
-        jax.eval_shape(jax.vmap(lambda key: train(key, wrong)), key[None])
     many = jax.vmap(lambda share: train(key, {"env_params.sticky_probability": share}))
     jax.eval_shape(many, np.array([0.5, 25.0], np.float32))  # Traced: nobody knows.
     with pytest.raises(ConfigError, match=r"at env_params[.]sticky_probability=25"):
         purerl.plan(config, {"env_params.sticky_probability": [0.25, 25]})
-    drawn = config.replace(env_params={"sticky_probability": Uniform(0.0, 0.5)})
-    with pytest.raises(ConfigError, match=r"must lie between 0 and 1, got 1[.]5"):
-        purerl.plan(drawn, {"env_params.sticky_probability.high": [0.5, 1.5]})
 
 
 def test_a_distribution_must_stand_in_the_config():
     train = purerl.make_train(tiny_config())
     with pytest.raises(ConfigError, match="Put the distribution into the config"):
         train(jax.random.key(0), {"env_params.length": Uniform(0.4, 0.6)})
-    with pytest.raises(ConfigError, match="needs at least one number"):
-        Choice(())
-
-
-@struct.dataclass
-class Sign(Distribution):
-    def __call__(self, key):
-        return jax.random.rademacher(key, (), jnp.float32)
-
-    def ends(self):
-        return -1.0, 1.0
-
-
-def test_a_distribution_of_ones_own(monkeypatch):
-    monkeypatch.setattr(
-        purerl.randomisation._registry,
-        "classes",
-        dict(purerl.randomisation.DISTRIBUTIONS),
-    )
-    with pytest.raises(ConfigError, match="must derive from"):
-        purerl.randomisation.register("Sign", CartPole)
-    purerl.randomisation.register("Sign", Sign)
-    config = tiny_config(env_params={"gravity": Sign()})
-    assert serialise.from_dict(serialise.to_dict(config)) == config
-    env = resolve_env(config)
-    keys = jax.random.split(jax.random.key(0), 20)
-    state = jax.vmap(env.reset, (0, None))(keys, bind_params(env, config.env_params))[1]
-    assert set(np.asarray(state.drawn["gravity"]).tolist()) == {-1.0, 1.0}
 
 
 @pytest.mark.slow
@@ -332,3 +268,87 @@ def test_a_distribution_of_ones_own(monkeypatch):
 def test_a_randomised_environment_keeps_the_contract(kind):
     env = kind(CartPole())
     envs.check(env, bind_params(env, {**RANGES, "x_threshold": Uniform(1.0, 3.0)}))
+
+
+# Choices of one group: rows of a table that are drawn together
+
+
+def drawn(env, params, number=DRAWS):
+    """Numbers by name `[number]` of as many resets."""
+    keys = jax.random.split(jax.random.key(0), number)
+    draw = jax.jit(jax.vmap(lambda key: drawn_params(env.reset(key, params)[1])))
+    return {name: np.asarray(value) for name, value in draw(keys).items()}
+
+
+def rows(numbers, *names):
+    """Rows that were drawn, and how often each of them was."""
+    found, counts = np.unique(
+        np.stack([numbers[name] for name in names], -1), axis=0, return_counts=True
+    )
+    return [tuple(row) for row in found], counts
+
+
+@pytest.mark.parametrize("kind", [Randomised, RandomisedOnce])
+def test_rows_never_mix_and_are_drawn_equally_often(kind):
+    env = kind(CartPole())
+    found, counts = rows(drawn(env, bind_params(env, TABLE)), "masscart", "length")
+    assert set(found) == ROWS
+    error = 4 * np.sqrt(DRAWS * 0.25 * 0.75)
+    assert (np.abs(counts - DRAWS / 4) < error).all()
+
+
+def test_other_groups_and_choices_are_independent_of_the_table():
+    env = Randomised(CartPole())
+    other = {
+        "gravity": Choice((9.0, 10.0, 11.0, 12.0), group="planets"),
+        "force_mag": Choice((5.0, 6.0, 7.0, 8.0)),
+        "tau": Choice((0.01, 0.02, 0.03, 0.04)),
+    }
+    numbers = drawn(env, bind_params(env, TABLE | other))
+    assert set(rows(numbers, "masscart", "length")[0]) == ROWS
+    for pair in itertools.combinations(("length", *other), 2):
+        found, counts = rows(numbers, *pair)
+        assert len(found) == 16
+        error = 4 * np.sqrt(DRAWS * 15 / 16**2)
+        assert (np.abs(counts - DRAWS / 16) < error).all()
+
+
+def test_values_of_a_table_are_leaves_that_move():
+    env = Randomised(CartPole())
+    config = tiny_config(env_params=TABLE)
+    genome = Genome(config, resolve_env(config), ["env_params.length.values"])
+    assert genome.size == 4
+
+    def lengths(shift):
+        moved = Choice(tuple(x + shift for x in LENGTHS), "robots")
+        params = bind_params(env, TABLE | {"length": moved})
+        reset = jax.vmap(lambda key: drawn_params(env.reset(key, params)[1]))
+        return reset(jax.random.split(jax.random.key(0), 100))
+
+    numbers = jax.jit(jax.vmap(lengths))(jnp.array([0.0, 1.0]))
+    one, other = ({n: np.asarray(x[i]) for n, x in numbers.items()} for i in (0, 1))
+    assert set(rows(one, "masscart", "length")[0]) == ROWS
+    np.testing.assert_array_equal(one["masscart"], other["masscart"])
+    np.testing.assert_allclose(other["length"], one["length"] + 1.0, rtol=1e-6)
+
+
+def test_tables_are_written_to_files_and_command_lines_and_read_back(tmp_path):
+    config = tiny_config(env_params=TABLE)
+    path = tmp_path / "config.yaml"
+    serialise.to_yaml(config, path)
+    assert serialise.from_yaml(path) == config
+    text = serialise.part_text(TABLE["length"])
+    pairs = [f"length={text}", "masscart=choice((0.5, 1, 2, 2), 'robots')"]
+    assert serialise.parse_params(read_mapping("env_params", pairs)) == TABLE
+
+
+def test_columns_of_different_lengths_are_refused_in_a_sentence():
+    short = TABLE | {"length": Choice((0.3, 0.7), "robots")}
+    words = r"length must have as many values as masscart.*'robots' \(4\), got 2"
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(tiny_config(env_params=short))
+    train = purerl.make_train(tiny_config(env_params=TABLE))
+    with pytest.raises(ConfigError, match=words):
+        train(jax.random.key(0), {"env_params.length": short["length"]})
+    other = TABLE | {"length": Choice((0.3, 0.7), "others")}
+    purerl.make_train(tiny_config(env_params=other))

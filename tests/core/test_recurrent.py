@@ -10,7 +10,7 @@ import pytest
 
 from purerl import networks
 from purerl.accelerator import kernels
-from purerl.accelerator.kernels import forget, traced_for
+from purerl.accelerator.kernels import traced_for
 from purerl.contrib.hardware.work import num_carried
 from purerl.execution.memory import inner_programs
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
@@ -18,11 +18,12 @@ from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
 
 
-@pytest.fixture(scope="module")
-def core():
-    """A GRU with random numbers in every parameter, biases included."""
-    module = GRU(networks.MLP((EMBED,), "relu"), SIZE)
-    shapes = module.init(jax.random.key(0), jnp.zeros((1, OBS)), jnp.zeros((1, SIZE)))
+def made(kind):
+    """A GRU or an LSTM with random numbers in every parameter, biases included."""
+    module = kind(networks.MLP((EMBED,), "relu"), SIZE)
+    blank = jnp.zeros((1, SIZE))
+    memory = blank if kind is GRU else LSTMMemory(blank, blank)
+    shapes = module.init(jax.random.key(0), jnp.zeros((1, OBS)), memory)
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
@@ -40,56 +41,39 @@ def sequence():
     return obs, memory, jnp.asarray(first)
 
 
-def flax_cell(params):
-    """The parameters as flax's cell names them: one matrix per gate and side."""
-    inputs = params["params"]["inputs"]
-    names = ("r", "z", "n")
-    cell = {}
-    for i, name in enumerate(names):
-        part = slice(i * SIZE, (i + 1) * SIZE)
-        cell[f"i{name}"] = {
-            "kernel": inputs["kernel"][:, part],
-            "bias": inputs["bias"][part],
-        }
-        cell[f"h{name}"] = {"kernel": params["params"]["recurrent"][:, part]}
-    cell["hn"]["bias"] = params["params"]["bias"]
-    return {"params": cell}
-
-
-def test_a_step_is_that_of_flaxs_cell(core, sequence):
-    module, params = core
-    obs, memory, _ = sequence
-    embedded = networks.MLP((EMBED,), "relu").apply(
-        {"params": params["params"]["torso"]}, obs[0]
-    )
-    expected, _ = nn.GRUCell(SIZE).apply(flax_cell(params), memory, embedded)
-    np.testing.assert_allclose(module.apply(params, obs[0], memory), expected, 1e-5)
-
-
-def test_a_step_of_the_lstm_is_that_of_flaxs_cell(sequence):
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_a_step_is_that_of_flaxs_cell(kind, sequence):
+    module, params = made(kind)
     obs, hidden, _ = sequence
-    module = LSTM(networks.MLP((EMBED,), "relu"), SIZE)
-    memory = LSTMMemory(hidden, hidden[::-1] - 0.5)
-    shapes = module.init(jax.random.key(0), obs[0], memory)
-    rng = np.random.default_rng(2)
-    params = jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
+    layers, gates = params["params"], "rzn" if kind is GRU else "ifgo"
+    # Flax's cell has one matrix for each gate and side.
+    kernels, biases, recurrent = (
+        np.split(np.asarray(x), len(gates), axis=-1)
+        for x in (
+            layers["inputs"]["kernel"],
+            layers["inputs"]["bias"],
+            layers["recurrent"],
+        )
     )
-    layers = params["params"]
-    names = ("i", "f", "g", "o")
-    kernels = np.split(np.asarray(layers["inputs"]["kernel"]), 4, axis=1)
-    biases = np.split(np.asarray(layers["inputs"]["bias"]), 4)
-    recurrent = np.split(np.asarray(layers["recurrent"]), 4, axis=1)
-    cell = {f"i{n}": {"kernel": k} for n, k in zip(names, kernels, strict=True)}
-    for name, kernel, bias in zip(names, recurrent, biases, strict=True):
-        cell[f"h{name}"] = {"kernel": kernel, "bias": bias}
+    cell = {f"i{name}": {"kernel": x} for name, x in zip(gates, kernels, strict=True)}
+    cell |= {
+        f"h{name}": {"kernel": x} for name, x in zip(gates, recurrent, strict=True)
+    }
+    side = "i" if kind is GRU else "h"
+    for name, bias in zip(gates, biases, strict=True):
+        cell[side + name]["bias"] = bias
     embedded = networks.MLP((EMBED,), "relu").apply({"params": layers["torso"]}, obs[0])
-    (expected_cell, expected_hidden), _ = nn.LSTMCell(SIZE).apply(
-        {"params": cell}, (memory.cell, memory.hidden), embedded
-    )
+    if kind is GRU:
+        cell["hn"]["bias"] = layers["bias"]
+        memory, flax_cell, carry = hidden, nn.GRUCell(SIZE), hidden
+    else:
+        memory = LSTMMemory(hidden, hidden[::-1] - 0.5)
+        flax_cell, carry = nn.LSTMCell(SIZE), (memory.cell, memory.hidden)
+    expected, _ = flax_cell.apply({"params": cell}, carry, embedded)
     found: Any = module.apply(params, obs[0], memory)
-    np.testing.assert_allclose(found.hidden, expected_hidden, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.cell, expected_cell, rtol=1e-5, atol=1e-6)
+    found = found if kind is GRU else (found.cell, found.hidden)
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -103,33 +87,12 @@ def test_each_gate_starts_orthogonal():
     assert np.abs(gates[1] - gates[2]).max() > 0.1
 
 
-@pytest.mark.slow
-def test_forgetting_clears_ended_episodes_and_keeps_the_others_bit_for_bit():
-    done = jnp.array([[True, False], [False, False], [False, True]])
-    memory = {
-        "vector": jax.random.normal(jax.random.key(0), (3, 2, 4)),
-        "image": jax.random.normal(jax.random.key(1), (3, 2, 2, 5)),
-        "count": jnp.arange(1, 7, dtype=jnp.int32).reshape(3, 2),
-    }
-    kept = forget(memory, done)
-    for name, before in memory.items():
-        assert kept[name].dtype == before.dtype
-        np.testing.assert_array_equal(kept[name][~done], before[~done])
-        np.testing.assert_array_equal(kept[name][done], jnp.zeros_like(before[done]))
-
-
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, core, sequence):
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, sequence):
     obs, memory, first = sequence
-    module, params = core
-    if kind == "lstm":
-        module = LSTM(networks.MLP((EMBED,), "relu"), SIZE)
+    module, params = made(kind)
+    if kind is LSTM:
         memory = LSTMMemory(memory, memory[::-1] - 0.5)
-        shapes = module.init(jax.random.key(0), obs[0], memory)
-        rng = np.random.default_rng(3)
-        params = jax.tree.map(
-            lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
-        )
     weights = jnp.asarray(np.random.default_rng(4).normal(size=(STEPS, ENVS, SIZE)))
 
     def slopes(platform):

@@ -123,16 +123,3 @@ def test_a_policy_with_a_memory_goes_its_way_step_by_step():
     _, batch = policy(np.array([[1.0], [2.0], [3.0]]), batch)
     kept = policy.restart(batch, np.array([False, True, False]))
     np.testing.assert_array_equal(kept, [1.0, 0.0, 3.0])
-
-
-def test_a_policy_without_a_memory_has_an_empty_one():
-    algorithm = Algorithm(
-        lambda key: key,
-        lambda state: (state, {}),
-        lambda state, obs, key=None: obs + state + (0 if key is None else key),
-    )
-    recurrence = recurrence_of(algorithm)
-    memory = recurrence.init((7,))
-    assert jax.tree.leaves(memory) == []
-    assert recurrence.act(10, 1, memory) == (11, memory)
-    assert recurrence.act(10, 1, memory, 100) == (111, memory)

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.contrib.disco.learner import retrace
 from purerl.learning.returns import (
     gae,
     n_step,
     q_lambda,
-    retrace,
     rewards_to_go,
     running_returns,
 )
@@ -48,28 +48,34 @@ def random_rollout(seed, steps=37, envs=5):
     return reward, value, next_value, kind == 1, kind == 2
 
 
+def backwards(shape, step):
+    """A plain loop from the last step to the first; `step` knows what followed."""
+    found = np.zeros(shape)
+    for b in range(shape[1]):
+        following = 0.0
+        for t in reversed(range(shape[0])):
+            following = found[t, b] = step(t, b, following)
+    return found
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.6, 1.0])
 def test_gae_equals_a_plain_loop_over_random_flags(seed, gae_lambda):
     reward, value, next_value, terminated, truncated = random_rollout(seed)
     gamma = 0.9
-    steps, envs = reward.shape
-    expected = np.zeros((steps, envs))
-    for b in range(envs):
-        following = 0.0
-        for t in reversed(range(steps)):
-            bootstrap = 0.0 if terminated[t, b] else float(next_value[t, b])
-            delta = float(reward[t, b]) + gamma * bootstrap - float(value[t, b])
-            if terminated[t, b] or truncated[t, b]:
-                following = 0.0
-            following = delta + gamma * gae_lambda * following
-            expected[t, b] = following
+
+    def step(t, b, following):
+        bootstrap = 0.0 if terminated[t, b] else float(next_value[t, b])
+        delta = float(reward[t, b]) + gamma * bootstrap - float(value[t, b])
+        ends = terminated[t, b] or truncated[t, b]
+        return delta + (0.0 if ends else gamma * gae_lambda * following)
+
     actual = gae(
         *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
         gamma=gamma,
         gae_lambda=gae_lambda,
     )
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
 
 
 def test_q_lambda_of_five_steps_with_a_truncation_and_a_termination():
@@ -96,24 +102,22 @@ def test_q_lambda_of_five_steps_with_a_truncation_and_a_termination():
 def test_q_lambda_equals_a_plain_loop_over_random_flags(seed, trace_decay):
     reward, _, next_value, terminated, truncated = random_rollout(seed)
     gamma = 0.9
-    steps, envs = reward.shape
-    expected = np.zeros((steps, envs))
-    for b in range(envs):
-        for t in reversed(range(steps)):
-            if terminated[t, b]:
-                beyond = 0.0
-            elif truncated[t, b] or t == steps - 1:
-                beyond = float(next_value[t, b])
-            else:
-                beyond = (1 - trace_decay) * float(next_value[t, b])
-                beyond += trace_decay * expected[t + 1, b]
-            expected[t, b] = float(reward[t, b]) + gamma * beyond
+
+    def step(t, b, following):
+        own = float(next_value[t, b])
+        if terminated[t, b]:
+            own = following = 0.0
+        elif truncated[t, b] or t == len(reward) - 1:
+            following = own
+        beyond = (1 - trace_decay) * own + trace_decay * following
+        return float(reward[t, b]) + gamma * beyond
+
     actual = q_lambda(
         *map(jnp.asarray, (reward, next_value, terminated, truncated)),
         gamma=gamma,
         trace_decay=trace_decay,
     )
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
 
 
 def test_retrace_of_four_steps_with_a_truncation_and_a_termination():
@@ -171,29 +175,7 @@ def test_a_path_that_terminates_with_the_rollout_is_not_completed():
     np.testing.assert_array_equal(to_go, [[1.0, 6.0]])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_rewards_to_go_equal_sums_over_each_path(seed):
-    # Forwards and by definition, not by the recurrence: sum_k gamma^k r_{t+k}.
-    reward, _, next_value, terminated, truncated = random_rollout(seed)
-    gamma = 0.9
-    steps, envs = reward.shape
-    expected = np.zeros((steps, envs))
-    for b in range(envs):
-        for t in range(steps):
-            end = t
-            while not (terminated[end, b] or truncated[end, b] or end == steps - 1):
-                end += 1
-            length = end - t + 1
-            expected[t, b] = gamma ** np.arange(length) @ reward[t : end + 1, b]
-            if not terminated[end, b]:
-                expected[t, b] += gamma**length * next_value[end, b]
-    actual = rewards_to_go(
-        *map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma
-    )
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 100])
+@pytest.mark.parametrize("n", [1, 2, 5, 100, 101, 102])
 def test_n_step_targets_equal_a_plain_loop_over_random_flags(n):
     reward, _, next_value, terminated, truncated = random_rollout(n)
     steps, envs = reward.shape
@@ -207,9 +189,12 @@ def test_n_step_targets_equal_a_plain_loop_over_random_flags(n):
                     bootstrap = next_value[t + m, b] * (not terminated[t + m, b])
                     expected[t, b] += 0.9 ** (m + 1) * bootstrap
                     break
-    arrays = map(jnp.asarray, (reward, next_value, terminated, truncated))
+    arrays = [*map(jnp.asarray, (reward, next_value, terminated, truncated))]
     found = n_step(*arrays, gamma=0.9, n=n)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    if n > steps:  # All rewards of a path.
+        found = rewards_to_go(*arrays, gamma=0.9)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_reward_normaliser_does_not_leak_across_episodes():
@@ -219,24 +204,12 @@ def test_reward_normaliser_does_not_leak_across_episodes():
     #   R_2 = 0/2 + 3 = 3      and nothing of it to the next one
     #   R_3 = 3/2 + 4 = 5.5
     # The known bug, `R * gamma * (1 - done) + r`, gives R_1 = 2 and R_2 = 4.
-    carry, returns = running_returns(
-        jnp.array([4.0]),
-        column(1, 2, 3, 4),
-        column(0, 1, 0, 0, dtype=bool),
-        gamma=0.5,
-    )
+    # An episode that ends with the rollout carries nothing on.
+    done = jnp.array([[0, 0], [1, 0], [0, 0], [0, 1]], bool)
+    reward = jnp.broadcast_to(column(1, 2, 3, 4), (4, 2))
+    carry, returns = running_returns(jnp.full(2, 4.0), reward, done, gamma=0.5)
     np.testing.assert_array_equal(returns[:, 0], [3.0, 3.5, 3.0, 5.5])
-    np.testing.assert_array_equal(carry, [5.5])
-
-
-def test_an_episode_that_ends_with_the_rollout_carries_nothing_on():
-    carry, _ = running_returns(
-        jnp.array([4.0, 4.0]),
-        jnp.array([[1.0, 1.0]]),
-        jnp.array([[True, False]]),
-        gamma=0.5,
-    )
-    np.testing.assert_array_equal(carry, [0.0, 3.0])
+    np.testing.assert_array_equal(carry, [5.5, 0.0])
 
 
 def test_arrays_without_environments_are_refused():

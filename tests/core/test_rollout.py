@@ -102,17 +102,13 @@ def test_transitions_equal_a_python_loop(fresh):
     (_, _, batch, _), (rows, _) = fresh
     for t, b, obs, coin, reward, final, terminated, truncated in rows:
         np.testing.assert_allclose(batch.obs[t, b], obs, atol=1e-6)
+        # Stored raw and prepared, that is doubled, for the policy.
+        np.testing.assert_allclose(batch.log_prob[t, b], obs[0], atol=1e-6)
         np.testing.assert_allclose(batch.next_obs[t, b], final, atol=1e-6)
         assert batch.action[t, b] == 10 + coin  # the raw action is stored
         assert batch.reward[t, b] == reward
         assert batch.terminated[t, b] == terminated
         assert batch.truncated[t, b] == truncated
-
-
-def test_observations_are_stored_raw_and_prepared_for_the_policy(fresh):
-    (_, _, batch, _), _ = fresh
-    # act: log_prob = 0.5 * prepared[0], prepare doubles.
-    np.testing.assert_allclose(batch.log_prob, batch.obs[..., 0], rtol=1e-6)
 
 
 def test_episode_statistics_equal_a_python_loop(fresh):
@@ -190,13 +186,6 @@ def test_the_pool_keeps_the_observation_before_the_reset_too():
     np.testing.assert_array_equal(same, ~done)
     angle = np.abs(np.asarray(batch.next_obs[..., 2]))
     np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
-
-
-@pytest.mark.slow
-def test_a_pool_resets_time_as_well():
-    _, _, batch, metrics = collect(cartpole("pool"), jax.random.key(3))
-    assert metrics["episode_length"] <= 10
-    assert batch.truncated.any()
 
 
 @pytest.mark.parametrize("scheme", slow_but(["fresh", "pool"], "pool"))

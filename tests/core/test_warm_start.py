@@ -10,9 +10,7 @@ from purerl import warm_start
 from purerl.learning import optimiser
 from purerl.learning.optimiser import frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
-from purerl.optimisers.check import check_parts
 from purerl.train import bind, make_segment
-from tests.docs import pages
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=1)
@@ -35,12 +33,6 @@ def begin(config, start, **options):
     return jax.eval_shape(lambda key: train(key, start=start), jax.random.key(1))
 
 
-@pytest.mark.parametrize("number", [-1, 3, 99, 1.5, True])
-def test_a_first_update_outside_the_run_is_refused(number):
-    with pytest.raises(purerl.ConfigError, match=rf"first_update must .*got {number}"):
-        purerl.make_train(CONFIG, first_update=number)
-
-
 def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_says():
     config = tiny_config()  # 20 updates of 32 steps
     key = jax.random.key(0)
@@ -48,14 +40,14 @@ def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_say
     train = purerl.make_train(config, first_update=5)
     with pytest.raises(purerl.ConfigError, match="first_update is 5, and start has"):
         train(key, start=state)
+    for number in (-1, 20, 1.5):
+        with pytest.raises(purerl.ConfigError, match="first_update must"):
+            purerl.make_train(config, first_update=number)
     result = jax.jit(train)(key, start=state)
     steps = 32 * np.arange(6, 21)
     np.testing.assert_array_equal(result.metrics["env_steps"], steps)
     assert int(result.state.update) == 10 + 15
     assert int(result.evaluation["env_steps"][-1]) == 32 * (10 + 15)
-    page = (pages.ROOT / "docs" / "warm-starts.md").read_text()
-    for text in (page, purerl.make_train.__doc__ or ""):
-        assert "compared with" in text
 
 
 @pytest.mark.slow(optimised=False)
@@ -80,18 +72,6 @@ def test_vmapped_starts_are_those_of_each_agent(agents):
             strict=True,
         ):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
-
-
-def test_a_longer_run_goes_on_from_the_end_of_a_shorter_one(agents):
-    """Another key branches: two runs from one state that draw differently."""
-    longer = CONFIG.replace(total_timesteps=5 * 32)
-    train = jax.jit(purerl.make_train(longer, first_update=3))
-    state = one(agents)
-    on = [train(key, start=state) for key in jax.random.split(jax.random.key(3), 2)]
-    assert on[0].metrics["env_steps"].tolist() == [4 * 32, 5 * 32]
-    assert on[0].evaluation["env_steps"].tolist() == [5 * 32]
-    assert int(on[0].state.update) == 5
-    assert not np.array_equal(on[0].metrics["value_loss"], on[1].metrics["value_loss"])
 
 
 def test_parts_of_networks_are_taken_over_and_the_rest_is_fresh(agents):
@@ -157,17 +137,7 @@ def test_frozen_layers_stay_out_of_an_optimiser_of_layers():
 
 
 STARTS = [
-    (
-        lambda a: one(a),
-        CONFIG.replace(hidden_sizes=(16,)),
-        r"actor\.Dense_0\.kernel is float32 \(8, 2\), and this agent needs float32 "
-        r"\(16, 2\)",
-    ),
-    (
-        lambda a: purerl.networks_of(one(a)),
-        CONFIG.replace(hidden_sizes=(16,)),
-        r"actor\.Dense_0\.kernel is float32 \(8, 2\), and .* needs float32 \(16, 2\)",
-    ),
+    (lambda a: one(a), CONFIG.replace(hidden_sizes=(16,)), r"actor.*\(16, 2\)"),
     (
         lambda a: purerl.networks_of(one(a)),
         CONFIG.replace(env="Acrobot-v1"),
@@ -176,18 +146,13 @@ STARTS = [
     (
         lambda a: purerl.networks_of(one(a)),
         purerl.DQNConfig(hidden_sizes=(8,)),
-        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0",
+        r"actor\.Dense_0\.bias has no place in this agent",
     ),
-    (
-        lambda a: one(a),
-        purerl.DQNConfig(hidden_sizes=(8,)),
-        r"start: only this agent has Dense_0\.bias\. A whole state goes on with",
-    ),
-    (lambda a: a, CONFIG, r"start holds \(2,\) agents; pick one"),
+    (lambda a: one(a), purerl.DQNConfig(hidden_sizes=(8,)), r"only this agent has"),
+    (lambda a: a, CONFIG, r"start holds \(2,\) agents"),
     (lambda a: purerl.networks_of(a), CONFIG, r"bias is float32 \(2, 2\).* jax.vmap"),
     (lambda a: one(a), CONFIG, "start has done 3 updates, and this run has 3: "),
     (lambda a: {}, CONFIG, "start holds no networks"),
-    (lambda a: one(a).params, CONFIG, "start: actor.* has no place"),
 ]
 
 
@@ -229,20 +194,10 @@ def test_a_part_of_raw_observations_begins_in_another_environment(deep, part, ch
     taken = purerl.networks_of(deep[0], part)
     assert taken.keys() == {f"{part}.{leaf}" for leaf in ("bias", "kernel")}
     other = _with_layers("Acrobot-v1", **changes)
-    # In the arrays of an older release, too, statistics of nothing are left out.
-    whole = purerl.networks_of(deep[0])
-    older = taken | {n: x for n, x in whole.items() if n not in deep_names(deep[0])}
-    assert older.keys() > taken.keys()
-    for start in (taken, older):
-        after = _started(other, start)
-        for name, value in taken.items():
-            np.testing.assert_array_equal(after[name], value)
-        assert after["obs_moments.mean"].shape == (6,)
-
-
-def deep_names(state):
-    """Names of what a state has learned."""
-    return dict(name_leaves(state.params))
+    after = _started(other, taken)
+    for name, value in taken.items():
+        np.testing.assert_array_equal(after[name], value)
+    assert after["obs_moments.mean"].shape == (6,)
 
 
 def test_a_part_begins_in_another_algorithm(deep):
@@ -284,12 +239,6 @@ def test_networks_of_normalised_observations_need_normalised_ones(agents):
         with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
             begin(CONFIG.replace(**longer), start)
         begin(normalised.replace(**longer), start)
-    sac = purerl.SACConfig(hidden_sizes=(8,), normalize_observations=True)
-    init = make_segment(bind(sac)).init
-    networks = purerl.networks_of(jax.eval_shape(init, jax.random.key(0)))
-    seen = {n: jnp.ones(x.shape, x.dtype) for n, x in networks.items()}
-    with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
-        begin(sac.replace(normalize_observations=False), seen)
     # The other way the statistics begin with what is seen from now on.
     begin(normalised, purerl.networks_of(one(agents)))
 
@@ -329,26 +278,13 @@ def test_the_update_of_a_traced_state_must_be_told(agents):
     [
         (("torsoo",), "frozen: no array of the networks belongs to 'torsoo'"),
         (("actor", "critic"), "frozen: actor, critic are all that this agent learns"),
-        ("torso", r"frozen must be names, such as \(\"torso\",\), got 'torso'"),
+        ("torso", "frozen must be names"),
         (("actor.Dense",), "'actor.Dense'"),  # whole words only
     ],
 )
 def test_parts_that_cannot_be_frozen_are_refused(frozen, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.make_train(CONFIG.replace(frozen=frozen))
-
-
-def test_parts_of_arrays_without_dots_are_named_as_they_are():
-    sentence = r"stand in their names, such as 'actions'\. The arrays are actions"
-    with pytest.raises(purerl.ConfigError, match=sentence):
-        check_parts(("core",), ["actions", "core_of.kernel"], "frozen")
-
-
-def test_a_part_that_is_not_there_cannot_be_taken(agents):
-    with pytest.raises(purerl.ConfigError, match=r"networks_of: no array.*'tail'"):
-        purerl.networks_of(agents, "tail")
-    with pytest.raises(purerl.ConfigError, match="dict has no field params"):
-        purerl.networks_of(agents.params)
 
 
 @pytest.mark.parametrize(
@@ -362,11 +298,6 @@ def test_a_part_that_is_not_there_cannot_be_taken(agents):
 def test_a_hook_that_cannot_be_compiled_is_refused(observe, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.make_train(CONFIG, observe=observe)
-
-
-def test_observing_without_evaluations_is_refused():
-    with pytest.raises(purerl.ConfigError, match="num_evaluations is 0"):
-        purerl.make_train(CONFIG.replace(num_evaluations=0), observe=lambda s: s.update)
 
 
 def test_a_target_that_is_not_given_becomes_a_copy_of_its_network():

@@ -99,10 +99,6 @@ def space(*arguments, **options):
     return lambda *_: Box(*arguments, **options)
 
 
-def decided(out, args):
-    return out if args[1].place > 0 else (-out[0], *out[1:])
-
-
 def closed(space, _):
     """An action space that contains nothing."""
     space.contains = lambda x: jnp.asarray(False)
@@ -141,13 +137,6 @@ class WeaklyTyped(Walk):
     def step_env(self, key, state, action, params):
         state = state.replace(time=state.time.astype(jnp.int32))
         return super().step_env(key, state, action, params)
-
-
-class StateChangesShape(Walk):
-    def step(self, key, state, action, params=None):
-        state = state.replace(place=state.place.reshape(-1)[0])
-        out = super().step(key, state, action, params)
-        return out[0], out[1].replace(place=out[1].place[None]), *out[2:]
 
 
 class ParamsMustBeConcrete(Walk):
@@ -214,7 +203,6 @@ OTHERS = {
     "y": first(lambda obs: {"x": obs, "y": (jnp.concatenate([obs, obs]),)}),
 }
 BROKEN = [
-    (other(step_env=decided), "step cannot be traced"),
     (
         other(reset_env=lambda out, _: out if out[0] > 0 else -out),
         "reset cannot be tra",
@@ -222,16 +210,11 @@ BROKEN = [
     (Decides, "without Python decisions"),
     (ParamsMustBeConcrete, "step cannot be traced"),
     (WeaklyTyped, "weakly typed"),
-    (StateChangesShape, "a state .* which a loop cannot carry"),
     (other(CartPole, step_env=put(1, whole)), r"x is float32\[\], .* int32\[\]"),
     (other(CartPole, reset_env=put(1, lambda out: vars(out[1]))), "has no attribute"),
     (other(CartPole, reset_env=lambda out, _: out[0]), "expected obs, state"),
     (other(reset=put(1, lambda out: NoPytree(0))), "reset cannot be traced"),
     (other(observation_space=space(-9.0, 9.0, (2,))), r"shape \(1,\).*\(2,\)"),
-    (
-        other(observation_space=space(-9, 9, (1,), np.float64)),
-        "dtype float32, expected .* float64",
-    ),
     (
         other(step_env=first(lambda obs: jnp.append(obs, 0))),
         r"step returns .* shape \(2,\)",
@@ -265,7 +248,6 @@ BROKEN = [
     (ParamsHoldText, r"params.label is a str, expected an array"),
 ]
 SLOW = [
-    (other(step_env=third(0, jnp.nan)), "an observation was infinite or NaN"),
     (
         other(observation_space=space(-np.inf, np.inf, (1,)), reset_env=first(holed)),
         "an observation was infinite or NaN",
@@ -274,10 +256,6 @@ SLOW = [
     (other(Unsure, step=final(lambda out: out[0] / 2)), "in the middle of an episode"),
     (other(is_truncated=limit(lambda t, most: t > most)), "at least 6 .* exactly 5"),
     (other(step_env=never_at_the_limit), "False with .* = 1 and True with"),
-    (
-        other(CartPole, step_env=over(lambda t, most: t >= most)),
-        "`Environment.step` sets `trunc",
-    ),
     (other(is_truncated=limit(lambda t, most: t < 0)), "lasted at least 6 steps"),
 ]
 
@@ -370,5 +348,5 @@ def test_an_action_space_that_is_none_gets_a_sentence():
         def action_space(self, params=None):
             return 3
 
-    with pytest.raises(purerl.ConfigError, match="actions must be members of a space"):
+    with pytest.raises(purerl.ConfigError, match="actions must be of a space"):
         purerl.make_train(tiny_config(env=Plain()))

@@ -8,7 +8,11 @@ from gymnasium import spaces
 import purerl
 from purerl import envs
 from purerl.acting.evaluate import play_episodes
-from purerl.envs.adapters.gymnasium_spaces import batch_action, from_gym_space
+from purerl.envs.adapters.gymnasium_spaces import (
+    batch_action,
+    from_gym_space,
+    from_observation,
+)
 from purerl.networks.distributions import make_head
 
 SPACES = spaces.Dict(
@@ -97,78 +101,38 @@ def test_spaces_observations_and_actions():
     lanes.close()
 
 
-class Frames(gymnasium.Env):
-    """Two stacked frames of 5 x 4 bytes, channels first, as Gymnasium stacks them.
-
-    A grey picture is large, as small tables of bytes are no pictures.
-
-    Every number says its frame, row and column: `100 * frame + 10 * row + column`.
-    """
-
-    observation_space = spaces.Dict(
-        {
-            "frames": spaces.Box(0, 255, (2, 5, 4), np.uint8),
-            "planes": spaces.Box(0, 1, (2, 5, 4), np.float32),
-            "grey": spaces.Box(0, 255, (28, 30), np.uint8),
-            "table": spaces.Box(0, 255, (4, 128), np.uint8),
-            "bits": spaces.Box(0, 1, (2, 5, 4), np.uint8),
-            "turned": spaces.Box(0, 255, (2, 3, 5, 4), np.uint8),
-            "colours": spaces.Box(0, 255, (2, 5, 4, 3), np.uint8),
-            "large": spaces.Box(0, 2**40, (2,), np.int64),
-        }
-    )
-    action_space = spaces.Discrete(2)
-
-    def _obs(self):
-        frame, row, column = np.indices((2, 5, 4))
-        frames = (100 * frame + 10 * row + column).astype(np.uint8)
-        large = np.array([2**32 + 5, 7])
-        colours = np.stack([frames, frames + 1, frames + 2], -1)
-        planes = np.zeros((2, 5, 4), np.float32)
-        others = {
-            "grey": np.arange(28 * 30).reshape(28, 30).astype(np.uint8),
-            "table": np.zeros((4, 128), np.uint8),
-            "bits": np.zeros((2, 5, 4), np.uint8),
-            "turned": np.moveaxis(colours, -1, 1),
-        }
-        both = {"colours": colours, "large": large, **others}
-        return {"frames": frames, "planes": planes, **both}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._obs(), {}
-
-    def step(self, action):
-        return self._obs(), 1.0, True, False, {}
+# Two stacked frames of 5 x 4 bytes: `100 * frame + 10 * row + column`.
+FRAMES = sum(
+    x * y for x, y in zip((100, 10, 1), np.indices((2, 5, 4)), strict=True)
+).astype(np.uint8)
+COLOURS = np.stack([FRAMES, FRAMES + 1, FRAMES + 2], -1)
+BOTH = np.concatenate([COLOURS[0], COLOURS[1]], -1)  # [5, 4, frame and colour]
+GREY = np.arange(28 * 30).reshape(28, 30).astype(np.uint8)
+TABLE = np.zeros((4, 128), np.uint8)  # Too small for a picture.
+LARGE = np.array([2**32 + 5, 7])
+SEEN = {
+    "stacked": (255, FRAMES, np.moveaxis(FRAMES, 0, -1)),
+    "grey": (255, GREY, GREY[..., None]),
+    "colours": (255, COLOURS, BOTH),
+    "turned": (255, np.moveaxis(COLOURS, -1, 1), BOTH),
+    "table": (255, TABLE, TABLE),
+    "bits": (1, FRAMES // 255, FRAMES // 255),
+    "planes": (255, FRAMES.astype(np.float32), FRAMES.astype(np.float32)),
+    # What 32 bits do not hold stays at the end of the space.
+    "large": (2**40, LARGE, np.array([2**31 - 1, 7], np.int32)),
+}
 
 
-def test_channels_of_pictures_of_bytes_come_last():
+@pytest.mark.parametrize("kind", SEEN)
+def test_channels_of_pictures_of_bytes_come_last(kind):
     """The network takes `[height, width, channels]`; Gymnasium stacks frames first."""
-    gymnasium.register("purerl-test/Frames-v0", entry_point=Frames)
-    env = envs.make("gymnasium/purerl-test/Frames-v0")
-    space = env.observation_space()
-    assert repr(space.spaces["frames"]) == "Box(0, 255, (5, 4, 2), uint8)"
-    assert space.spaces["planes"].shape == (2, 5, 4)  # They may be anything.
-    assert repr(space.spaces["grey"]) == "Box(0, 255, (28, 30, 1), uint8)"
-    assert space.spaces["table"].shape == (4, 128)
-    assert space.spaces["bits"].shape == (2, 5, 4)
-    for key in ("colours", "turned"):
-        assert repr(space.spaces[key]) == "Box(0, 255, (5, 4, 6), uint8)"
-    lanes = env.start(3)
-    row, column, frame = np.indices((5, 4, 2))
-    expected = np.broadcast_to(100 * frame + 10 * row + column, (3, 5, 4, 2))
-    first, step = lanes.reset(0), lanes.step(np.zeros(3, np.int32))
-    for obs in (first, step.obs, step.next_obs):
-        assert obs["frames"].dtype == np.uint8
-        np.testing.assert_array_equal(obs["frames"], expected)
-        assert obs["grey"].shape == (3, 28, 30, 1) and obs["grey"][0, 1, 2, 0] == 32
-        both = expected[..., None] + np.arange(3)  # [3, 5, 4, frame, colour]
-        for key in ("colours", "turned"):
-            np.testing.assert_array_equal(obs[key], both.reshape(3, 5, 4, 6))
-        # What 32 bits do not hold stays at the end of the space.
-        np.testing.assert_array_equal(obs["large"], [[2**31 - 1, 7]] * 3)
-        assert np.all(obs["large"] <= space.spaces["large"].high)
-    lanes.close()
+    high, theirs, ours = SEEN[kind]
+    space = spaces.Box(0, high, theirs.shape, theirs.dtype)
+    seen = from_observation(space, np.stack([theirs, theirs]))
+    np.testing.assert_array_equal(seen, [ours, ours])
+    mine = from_gym_space(space, "observations")
+    assert mine.shape == ours.shape and mine.dtype == seen.dtype == ours.dtype
+    assert mine.contains(seen[0])
 
 
 def random_box(seed, dtype):

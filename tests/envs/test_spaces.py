@@ -24,31 +24,6 @@ def test_discrete_draws_every_member_and_no_other():
     assert set(np.asarray(draws).tolist()) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(
-    ("x", "inside"),
-    [(0, True), (2, True), (3, False), (-1, False), (1.0, False), ([1], False)],
-)
-def test_discrete_membership(x, inside):
-    assert bool(Discrete(3).contains(x)) == inside
-
-
-@pytest.mark.parametrize(
-    ("x", "inside"),
-    [
-        ([-1.0, 0.0], True),
-        ([3.0, 0.5], True),
-        ([3.01, 0.5], False),
-        ([0.0, 0.6], False),
-        ([0.0], False),
-        ([0, 0], False),  # Integers are another kind.
-        ([np.nan, 0.0], False),
-    ],
-)
-def test_box_membership(x, inside):
-    box = Box(np.array([-1.0, 0.0]), np.array([3.0, 0.5]))
-    assert bool(box.contains(np.array(x))) == inside
-
-
 def test_box_draws_fill_each_element_range():
     box = Box(np.array([-1.0, 0.0]), np.array([3.0, 0.5]))
     draws = np.asarray(jax.vmap(box.sample)(KEYS))
@@ -111,30 +86,6 @@ def test_bounds_stay_concrete_inside_a_trace():
     np.testing.assert_array_equal(jax.jit(traced)(4.0), [4.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: Discrete(0), "n must be a whole number of at least 1, got 0"),
-        (
-            lambda: Box([0.0, 2.0], 1.0, (2,)),
-            r"greater than high, got \[0., 2.\] and 1",
-        ),
-        (lambda: Box(np.nan, 1.0, (2,)), "low is nan, expected a number that float32"),
-        (lambda: Box(0, 256, (2,), np.uint8), "high is 256, expected a number that ui"),
-        (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
-        (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
-    ],
-)
-def test_bad_spaces(make, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        make()
-
-
-NESTED = Dict(
-    {"b": Tuple((Discrete(2), MultiBinary((1, 2)))), "a": Box(0.0, 1.0, (2,))}
-)
-
-
 def test_several_choices_draw_every_member_and_no_other():
     draws = np.asarray(jax.vmap(MultiDiscrete([2, 3]).sample)(KEYS))
     assert draws.dtype == np.int32
@@ -144,38 +95,34 @@ def test_several_choices_draw_every_member_and_no_other():
     assert {tuple(x) for x in coins} == {(i, j) for i in range(2) for j in range(2)}
 
 
-@pytest.mark.parametrize(
-    ("space", "x", "inside"),
-    [
-        (MultiDiscrete([2, 3]), [1, 2], True),
-        (MultiDiscrete([2, 3]), [2, 1], False),
-        (MultiDiscrete([2, 3]), [-1, 1], False),
-        (MultiDiscrete([2, 3]), [1.0, 1.0], False),
-        (MultiDiscrete([2, 3]), [1], False),
-        (MultiBinary(2), [1, 0], True),
-        (MultiBinary(2), [True, False], True),
-        (MultiBinary(2), [2, 0], False),
-        (MultiBinary(2), [1.0, 0.0], False),
-    ],
+BOX = Box(np.array([-1.0, 0.0]), np.array([3.0, 0.5]))
+NESTED = Dict(
+    {"b": Tuple((Discrete(2), MultiBinary((1, 2)))), "a": Box(0.0, 1.0, (2,))}
 )
-def test_membership_of_several_choices(space, x, inside):
-    assert bool(space.contains(jnp.asarray(x))) == inside
+A, B = [0.5, 0.5], (1, [[0, 1]])
+MEMBERS = [
+    *((Discrete(3), x) for x in (0, 2)),
+    *((BOX, np.array(x)) for x in ([-1.0, 0.0], [3.0, 0.5])),
+    (MultiDiscrete([2, 3]), np.array([1, 2])),
+    *((MultiBinary(2), np.array(x)) for x in ([1, 0], [True, False])),
+    (NESTED, {"a": A, "b": B}),
+]
+OTHERS = [
+    *((Discrete(3), x) for x in (3, -1, 1.0, [1])),
+    *((BOX, np.array(x)) for x in ([3.01, 0.5], [0.0, 0.6], [0.0], [np.nan, 0.0])),
+    (BOX, np.array([0, 0])),  # Integers are another kind.
+    *((MultiDiscrete([2, 3]), np.array(x)) for x in ([2, 1], [-1, 1], [1.0, 1.0], [1])),
+    *((MultiBinary(2), np.array(x)) for x in ([2, 0], [1.0, 0.0])),
+    *((NESTED, {"a": A, "b": b}) for b in ((2, [[0, 1]]), (1,))),
+    (NESTED, {"a": A, "b": list(B)}),  # A list is no tuple.
+    *((NESTED, x) for x in ({"a": [0.5, 1.5], "b": B}, {"a": A}, A)),
+]
 
 
-@pytest.mark.parametrize(
-    ("x", "inside"),
-    [
-        ({"a": [0.5, 0.5], "b": (1, [[0, 1]])}, True),
-        ({"a": [0.5, 1.5], "b": (1, [[0, 1]])}, False),
-        ({"a": [0.5, 0.5], "b": (2, [[0, 1]])}, False),
-        ({"a": [0.5, 0.5], "b": (1,)}, False),
-        ({"a": [0.5, 0.5], "b": [1, [[0, 1]]]}, False),  # A list is no tuple.
-        ({"a": [0.5, 0.5]}, False),
-        ([0.5, 0.5], False),
-    ],
-)
-def test_membership_of_several_parts(x, inside):
-    assert bool(NESTED.contains(x)) == inside
+@pytest.mark.parametrize(("space", "x"), [*MEMBERS, *OTHERS])
+def test_membership(space, x):
+    inside = any(space is one and x is other for one, other in MEMBERS)
+    assert bool(space.contains(x)) == inside
 
 
 def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
@@ -191,6 +138,12 @@ def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda: Discrete(0), "n must be a whole number of at least 1, got 0"),
+        (lambda: Box([0.0, 2.0], 1.0, (2,)), r"greater than high, got \[0., 2.\] and"),
+        (lambda: Box(np.nan, 1.0, (2,)), "low is nan, expected a number that float32"),
+        (lambda: Box(0, 256, (2,), np.uint8), "high is 256, expected a number that ui"),
+        (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
+        (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
         (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
         (lambda: MultiBinary(0), "positive whole number"),
         (lambda: Dict({}), "at least one key"),

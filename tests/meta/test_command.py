@@ -71,16 +71,6 @@ def test_an_evolution_goes_on_from_its_folder_alone(folder, whole, capsys):
     assert "generation 3/3" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_dry_run_prints_the_cost_and_trains_nothing(tmp_path, capsys):
-    words = [*EVOLVE, *TINY, "--generations", "50", "--out", str(tmp_path / "no")]
-    assert main([*words, "--dry-run"]) == 0
-    text = capsys.readouterr().out
-    assert "12 agents" in text and "384k environment steps" in text
-    assert "50 generations" in text
-    assert not (tmp_path / "no").exists()
-
-
 def test_every_preset_is_here():
     assert set(presets.names()) == set(PUBLISHED)
 

@@ -11,7 +11,6 @@ from purerl.execution.programs import crossed
 from purerl.meta import training as runs
 from purerl.report.page import evolution_page
 from purerl.storage import folders
-from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -135,17 +134,6 @@ def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch
     assert_same_bits(outcome(rest), outcome(whole))
 
 
-def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch):
-    def fail(fitness, reasons):
-        raise purerl.ConfigError("every member of generation 1 failed.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("purerl.meta.evolve.check_progress", fail)
-        with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
-            evolve(out=tmp_path, strategy="open-es(sigma=9.0, learning_rate=0.2)")
-    assert evolve(out=tmp_path, generations=1).done == 1
-
-
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
         found = folders.read_summary(folder)
@@ -206,7 +194,6 @@ def test_what_is_learned_is_for_the_only_environment():
 
 @pytest.mark.slow
 def test_all_that_was_evolved_is_judged_together(tmp_path):
-    from purerl.cli import main
     from purerl.comparison.settings import read_settings
 
     loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
@@ -214,12 +201,6 @@ def test_all_that_was_evolved_is_judged_together(tmp_path):
     result = evolve(
         config, "value_loss,learning_rate", generations=1, population=2, out=tmp_path
     )
-    judged = ["compare", "--evolution", str(tmp_path), "--seeds", "2"]
-    assert main([*judged, "--preset", "ppo-cartpole"]) == 2
-    assert main([*judged, "--setting", "squared: value_loss=SquaredError"]) == 0
-    compared = purerl.load_comparison(tmp_path / "transfer")
-    assert compared.settings == ("learned", "generation 0", "squared")
-    assert compared.baseline == "squared"
     (setting,) = read_settings({"learned": tmp_path})
     ((_, found),) = setting.pieces
     assert set(found) == {"value_loss", "learning_rate"}
@@ -268,15 +249,7 @@ def test_snapshots_are_configs_by_generation(tmp_path):
 
 def test_what_a_result_refuses():
     result = evolve_toy(generations=1)
-    with pytest.raises(purerl.ConfigError, match="0 losses were evolved"):
+    with pytest.raises(purerl.ConfigError, match="not one loss was evolved"):
         _ = result.loss
     with pytest.raises(purerl.ConfigError, match="none was given"):
         result.snapshots()
-
-
-def test_another_folder_holds_no_evolution(tmp_path):
-    with pytest.raises(purerl.ConfigError, match="no run in"):
-        purerl.load_evolution(tmp_path)
-    write_json(tmp_path / "manifest.json", {})
-    with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
-        purerl.load_evolution(tmp_path)

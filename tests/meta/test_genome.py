@@ -111,11 +111,11 @@ def test_all_numbers_of_the_environment():
         (
             "value_loss",
             {"value_loss": losses.SquaredError()},
-            ["SquaredError, which has no numbers to move", "MLPValueLoss"],
+            ["which has no float leaves", "MLPValueLoss"],
         ),
         ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),
         ({"gamma": "linear"}, {}, ["gamma has bounds", "use logit or auto"]),
-        ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "positive start"]),
+        ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "a start above 0"]),
     ],
 )
 def test_what_cannot_be_evolved(evolve, changes, fragments):

@@ -5,10 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from purerl.cli import main
-from purerl.comparison.result import Comparison
 from purerl.report import page
-from purerl.storage.files import write_json
 
 from .conftest import GENERATIONS
 
@@ -24,17 +21,6 @@ def rows_of(text, heading):
     ]
 
 
-def comparison():
-    names, places = ["squared", "learned"], ["CartPole-v1"]
-    scores = np.array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
-    curves = {"CartPole-v1": np.ones((2, 3, 4), np.float32)}
-    steps = {"CartPole-v1": np.array([np.arange(1, 5) * 100] * 2)}
-    about = {"settings": dict.fromkeys(names), "environments": dict.fromkeys(places)}
-    return Comparison(
-        about, "squared", range(3), 0, {"final_return": scores}, curves, steps
-    )
-
-
 @pytest.mark.slow
 def test_the_page_says_what_was_evolved(whole, tmp_path):
     text = page.evolution_page(whole, tmp_path / "a.html").read_text()
@@ -48,10 +34,3 @@ def test_the_page_says_what_was_evolved(whole, tmp_path):
     assert [row[0] for row in generations] == [str(i + 1) for i in range(GENERATIONS)]
     best = [float(row[1]) for row in generations]
     np.testing.assert_allclose(best, whole.history["best"], rtol=2e-2)
-
-
-def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
-    write_json(tmp_path / "manifest.json", {"kind": "schedules"})
-    assert main(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "holds agents trained with schedules, for which there is no page" in told

@@ -145,7 +145,7 @@ def test_parts_move_as_the_whole_does(strategy):
         ({"strategy": "simple-ga"}, r"truncation must be left out with SimpleGA"),
         (
             {"strategy": "persistent-es(shaping='centered_rank')"},
-            r"shaping must be none with PersistentES, .* got 'centered_rank'",
+            r"shaping must be none and sigma_decay 1 with Persis.* got 'centered_rank'",
         ),
     ],
 )

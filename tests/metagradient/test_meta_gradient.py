@@ -493,12 +493,16 @@ def test_what_cannot_be_differentiated_is_refused(config, options, words):
 
 
 def test_other_states_and_values_are_refused(twice, agents):
-    with pytest.raises(ConfigError, match="state of an agent, such as"):
-        twice({"params": 1})
-    with pytest.raises(ConfigError, match=r"holds \(3,\) agents; use jax.vmap"):
-        twice(agents)
-    with pytest.raises(ConfigError, match="values must be arrays under the names"):
-        twice(agent(agents, 0), {"gamma": 0.0})
     wide = {name: jnp.zeros(2) for name in twice.start()}
-    with pytest.raises(ConfigError, match=r"must have the shape \(\), got \(2,\)"):
-        twice(agent(agents, 0), wide)
+    one = agent(agents, 0)
+    for call, words in (
+        (lambda: twice({"params": 1}), "state of one agent, such as"),
+        (lambda: twice(agents), "for several agents use jax.vmap"),
+        (
+            lambda: twice(one, {"gamma": 0.0}),
+            "values must be arrays of the sh",
+        ),
+        (lambda: twice(one, wide), r"'gamma': \(2,\)"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            call()

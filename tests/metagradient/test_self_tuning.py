@@ -139,7 +139,7 @@ def test_a_step_size_that_is_much_too_small_grows(key):
         ({"every": 8}, r"at most the updates of the run \(7\), got 8"),
         (
             {"meta_learning_rate": purerl.schedules.Linear(0.1)},
-            "not the share of a run",
+            "meta_learning_rate must be greater than 0, or a function",
         ),
         (
             {"tune": "env_params.length"},

@@ -4,7 +4,6 @@ import pytest
 
 import purerl
 from purerl.search import folder
-from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits
 
 from .conftest import HALVING, PBT, SEED
@@ -52,37 +51,6 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, kind):
         both.best(99)
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "words"),
-    [
-        ("pbt", {"population": 8}, "population is 6 there and 8 here"),
-        ("pbt", {"quantile": 0.5}, "quantile is 0.2 there and 0.5 here"),
-        ("pbt", {"lanes": 2}, "lanes is 4 there and 2 here"),
-        ("pbt", {"config": {"gae_lambda": 0.9}}, "gae_lambda is 0.95 there and 0.9"),
-        ("pbt", {"axes": {"gamma": [0.9, 0.99]}}, "axes are"),
-        ("halving", {"eta": 2}, "eta is 3 there and 2 here"),
-    ],
-)
-def test_a_folder_of_another_search_is_refused_with_the_difference(
-    tiny, axes, begun, kind, changes, words
-):
-    out = begun(kind)
-    other = tiny.replace(**changes.pop("config", {}))
-    axes = changes.pop("axes", axes)
-    with pytest.raises(purerl.ConfigError, match=words):
-        search(kind, other, axes, out=out, **changes)
-
-
-def test_folders_of_other_kinds_are_refused(tiny, axes, begun, tmp_path):
-    words = "holds a successive-halving search, not popul"
-    with pytest.raises(purerl.ConfigError, match=words):
-        search("pbt", tiny, axes, out=begun("halving"))
-    (tmp_path / "other").mkdir()
-    write_json(tmp_path / "other" / "manifest.json", {})
-    with pytest.raises(purerl.ConfigError, match="not a successive-halving search"):
-        search("halving", tiny, axes, out=tmp_path / "other")
-
-
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_population_that_diverges_as_a_whole_says_so(tiny, kind):
     axes = {"learning_rate": [1e38], "max_grad_norm": [1e30]}
@@ -111,10 +79,3 @@ def test_options_out_of_range_are_refused_in_a_sentence(
 ):
     with pytest.raises(purerl.ConfigError, match=words):
         search(kind, tiny, axes, **changes)
-
-
-@pytest.mark.parametrize("call", [purerl.pbt, purerl.halving])
-@pytest.mark.parametrize("searches", [0, [4, 4]])
-def test_searches_are_a_number_or_different_seeds(call, tiny, axes, searches):
-    with pytest.raises(purerl.ConfigError, match=r"^searches must be a positive"):
-        call(tiny, axes, searches=searches)

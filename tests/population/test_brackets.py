@@ -52,16 +52,9 @@ def test_lanes_are_narrow_where_few_go_on():
     assert choose_lanes(wide, 1, workers) < choose_lanes(wide, 32, workers)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((10, 4, 3, None, "one"), "min_updates must leave room"),
-        ((10, 1, 3, None, "two"), "brackets must be one of"),
-    ],
-)
-def test_ladders_without_rungs_are_refused(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        make_plan(*arguments)
+def test_a_ladder_without_rungs_is_refused():
+    with pytest.raises(ConfigError, match="min_updates must leave room"):
+        make_plan(10, 4, 3, None, "one")
 
 
 def test_the_end_of_the_run_drops_nobody():

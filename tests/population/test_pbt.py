@@ -100,7 +100,7 @@ def test_a_copy_draws_from_a_key_of_its_own(tiny, axes):
     """With equal hyperparameters too, parent and child do not train alike."""
     fixed = {"learning_rate": [1e-3]}
     result = search(tiny, fixed, quantile=0.5, resample_probability=0.0)
-    parents = result.steps[0].after.parent
+    parents = result.steps[0].after.parents
     child = int(np.flatnonzero(parents != np.arange(SIZE))[0])
     parent = int(parents[child])
     keys = [step.outcome.keys for step in result.steps]

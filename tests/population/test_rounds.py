@@ -44,7 +44,7 @@ def test_a_round_is_judged_by_episodes_of_its_own(tiny, axes):
     search = pbt_search(tiny, axes)
     state = search.init()
     keys = [
-        jax.random.key_data(search.ask(state._replace(round=n)).evaluation_keys)[0]
+        jax.random.key_data(search.ask(state._replace(number=n)).evaluation_keys)[0]
         for n in range(5)
     ]
     assert len(np.unique(np.stack(keys), axis=0)) == 5

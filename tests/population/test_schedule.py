@@ -82,12 +82,16 @@ def test_at_says_what_an_update_is_made_with():
         (ConfigSchedule((1,), (LOW,)), {}, "begins at update 0"),
         (ConfigSchedule((0, 0), (LOW, LOW)), {}, "ascends"),
         (ConfigSchedule((0, 4), (LOW,)), {}, "1 values"),
-        (ConfigSchedule((0, 2.5), (LOW, HIGH)), {}, "whole numbers"),
+        (ConfigSchedule((0, 2.5), (LOW, HIGH)), {}, "begins at update 0"),
         (ConfigSchedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
-        (ConfigSchedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
+        (ConfigSchedule((0, 20), (LOW, HIGH)), {}, "piece at update 20 is after"),
         (ConfigSchedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),
-        (ConfigSchedule((0,), ({"num_envs": 4},)), {}, "numbers only"),
-        ([], {}, "at least one schedule"),
+        (
+            ConfigSchedule((0, 4), ({"num_envs": 4}, {"num_envs": 2})),
+            {},
+            "numbers only",
+        ),
+        ([], {}, "needs schedules that all set"),
     ],
 )
 def test_schedules_that_cannot_be_are_refused(tiny, schedule, options, words):

@@ -293,7 +293,7 @@ def test_metrics_of_a_sweep_have_a_panel_each():
 
 
 def test_other_folders_have_no_metrics(tmp_path):
-    write_json(tmp_path / "comparison.json", {})
+    write_json(tmp_path / "manifest.json", {"kind": "comparison"})
     with pytest.raises(ConfigError, match="metrics are drawn of a run or a sweep"):
         report.draw(tmp_path, ("entropy",))
 

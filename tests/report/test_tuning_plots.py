@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl.report.plots import style, tuning
-from purerl.tuning.result import Row, TuneResult, best_of
+from purerl.tuning.result import Row, TuneResult
 from purerl.tuning.space import Space
 
 SCORES = [3.0, 1.0, None, 5.0, 4.0, None, 2.0]
@@ -23,7 +23,7 @@ def space():
 
 
 @pytest.fixture(scope="module")
-def result():
+def result(space):
     rows = []
     for number, (score, state) in enumerate(zip(SCORES, STATES, strict=True)):
         params = {
@@ -35,7 +35,7 @@ def result():
         seeds = (score,)
         rows.append(Row(number, state, score, params, seeds, 1, curve, not number, ""))
     shares = {"learning_rate": 0.25, "gamma": 0.65, "hidden_sizes": 0.1}
-    return TuneResult(tuple(rows), None, best_of(rows), None, shares, True, {}, None)
+    return TuneResult(space, tuple(rows), None, shares, True, {}, None)
 
 
 def lines(axes):
@@ -100,7 +100,7 @@ def test_a_smooth_surface_is_the_score_where_one_trial_is(monkeypatch):
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
     assert tuning.figures(rows, result.importance, space.drawn()) == {}
-    none = dataclasses.replace(result, rows=rows, best_row=None)
+    none = dataclasses.replace(result, rows=rows)
     assert "<table" in none._repr_html_() and "<svg" not in none._repr_html_()
     with pytest.raises(purerl.ConfigError, match="no trial of the study is complete"):
         none.plot()

@@ -84,7 +84,7 @@ def test_one_of_many_agents_goes_to_the_device_without_the_others(
     played = purerl.evaluate(many, episodes=2, gymnasium=True)
     alone = purerl.evaluate(saved, episodes=2, gymnasium=True)
     assert_same_bits(played.episode_return, alone.episode_return[:1])
-    monkeypatch.setattr(exporting, "load_run", lambda folder: many)
+    monkeypatch.setattr(exporting, "read_agents", lambda *args, **options: many)
     out = tmp_path / "exported"
     assert exporting.main_export([str(tmp_path), "--out", str(out)]) == 0
     assert (out / "policy.stablehlo").exists()

@@ -62,7 +62,7 @@ def test_what_is_stored_is_what_was_played():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"env_params": {"length": 1.0}}, r"as env_kwargs, which envpool\.make takes"),
+        ({"env_params": {"length": 1.0}}, r"envpool\.make takes env_kwargs"),
         ({"env_wrappers": ("FrameStack(4)",)}, "EnvPool's environments have options"),
     ],
 )

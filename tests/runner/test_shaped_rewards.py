@@ -146,7 +146,7 @@ def test_gymnasium_plays_where_only_rewards_were_changed(tmp_path):
         env_wrappers=("FrameStack(2)", "ClipReward"), total_timesteps=64
     )
     run = purerl.run(stacked, seeds=1, progress=False)
-    sentence = "lacks the wrappers FrameStack that.*change nothing but rewards"
+    sentence = "lacks the wrappers .*FrameStack"
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.evaluate(run, gymnasium=True)
     longer = tiny_config(env_params={"length": 0.7}, total_timesteps=64)

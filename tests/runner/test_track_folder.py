@@ -61,7 +61,7 @@ class DiesOn(MLflowTracker):
 
     def _send(self, id, rows):
         of_second = id == self._children.get(SEEDS[1])
-        if of_second and rows[-1].step == 3 * SEGMENT * 32:
+        if of_second and rows[-1][1] == 3 * SEGMENT * 32:
             if self.is_answer_lost:
                 super()._send(id, rows)
             raise OSError("the server is gone")

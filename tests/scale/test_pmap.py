@@ -219,6 +219,6 @@ def test_a_call_with_traced_arguments_is_refused_before_anything_compiles(transf
     calls = []
     mapped = purerl.pmap(lambda x: calls.append(x) or x.sum(), lanes=2)
     whole = transform(lambda x: mapped(x).sum())
-    with pytest.raises(ConfigError, match=r"be called inside jax\.jit.* without"):
+    with pytest.raises(ConfigError, match=r"takes no traced arguments"):
         whole(jnp.ones((2, 2)))
     assert not calls

@@ -40,3 +40,8 @@ def test_a_point_is_a_config():
     assert isinstance(config, purerl.VPGConfig) and config.num_envs == 4
     assert overrides == {"learning_rate": 0.1}
     assert config_at(tiny_config(), point) == config.replace(learning_rate=0.1)
+
+
+def test_the_task_of_a_folder_read_without_modules_is_the_config_of_every_point():
+    task = purerl.config.TrainConfig(total_timesteps=640)
+    assert config_at(task, {"extra_loss.coef": 0.1}) is task

@@ -41,7 +41,7 @@ def test_numbers_of_another_type_are_named_by_their_type():
     like = {"bias": jax.ShapeDtypeStruct((2,), np.float32)}
     with pytest.raises(purerl.ConfigError) as error:
         checkpoint.unflatten(flat, like, Path("run"))
-    assert "['bias'] is float64, expected float32. " in str(error.value)
+    assert "['bias'] is float64, expected float32." in str(error.value)
     assert "shape" not in str(error.value)
 
 

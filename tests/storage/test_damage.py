@@ -216,11 +216,11 @@ def test_a_study_of_another_time_is_refused_and_a_table_is_written_anew(
 ):
     _, source, right, _ = whole
     out = shutil.copytree(source, tmp_path / "copy")
-    table, database = out / "trials.csv", out / "study.db"
+    table, database = out / "trials.json", out / "study.db"
     text, data = table.read_text(), database.read_bytes()
     for damaged in ("", text.splitlines()[0], text.replace("complete", "pruned", 1)):
         table.write_text(damaged)
-        with pytest.raises(ConfigError, match=r"trials\.csv is damaged"):
+        with pytest.raises(ConfigError, match=r"trials\.json is damaged"):
             purerl.load(out)
     for damaged in (b"", data[: len(data) // 2], b"hello: world"):
         database.write_bytes(damaged)

@@ -27,7 +27,7 @@ REMAINS = {
     "sweep": "chunks/one.npz",
     "pbt": "records/00000.npz",
     "tune": "checkpoints/3.npz",
-    "evolve": "snapshots/000001.npz",
+    "evolve": "snapshots/1.npz",
 }
 
 

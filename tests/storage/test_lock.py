@@ -93,7 +93,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path, shared):
 
 
 def test_a_shared_folder_is_cleaned_by_whoever_is_alone_in_it(tmp_path):
-    half = tmp_path / ".trials.csv.44c0dd0e"
+    half = tmp_path / ".trials.json.44c0dd0e"
     with files.locked(tmp_path, shared=True):
         half.write_text("half")
         os.utime(half, (time.time() - 60.0,) * 2)

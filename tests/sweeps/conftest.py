@@ -4,8 +4,7 @@ import pytest
 
 import purerl
 from purerl.scale.devices import make_workers
-from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import make_outline
+from purerl.sweeps.plan import SweepOptions, make_outline
 from tests.helpers import tiny_config
 
 # Every sweep of these tests is made of the same two programs.

@@ -76,10 +76,9 @@ def test_a_number_none_and_auto_are_programs_of_their_own():
 
 def test_a_plan_says_what_the_points_of_each_group_share():
     def labels(axes):
-        groups = groups_of(axes)
-        return [group_label(group, len(groups) > 1) for group in groups]
+        return [group_label(group) for group in groups_of(axes)]
 
-    assert labels({"gamma": [0.9, 0.99]}) == ["all points"]
+    assert labels({"gamma": [0.9, 0.99]}) == ["-"]
     losses = ["ClipDrift(clip_eps=0.1)", DPODrift()]
     assert labels({"policy_loss": losses, "num_envs": [2]}) == [
         "num_envs=2, policy_loss=ClipDrift",
@@ -87,7 +86,7 @@ def test_a_plan_says_what_the_points_of_each_group_share():
     ]
     lengths = [0.5, Uniform(0.4, 0.6)]
     assert labels({"env_params.length": lengths}) == [
-        "all other points",
+        "-",
         "env_params.length=Uniform",
     ]
 

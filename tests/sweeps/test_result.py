@@ -157,13 +157,12 @@ def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
     assert read_scores(result.dataset).scores.ravel().tolist() == [4.0, 0.5]
 
 
-@pytest.mark.parametrize("design", ["grid", "zip"])
-def test_equal_losses_on_an_axis_are_refused(design):
+def test_equal_losses_on_an_axis_are_refused():
     twice = [ClipDrift(0.2), ClipDrift(0.2)]
-    with pytest.raises(ConfigError, match=r"ClipDrift\(clip_eps=0.2\)\)? more than"):
-        expand({"policy_loss": twice}, design)
+    with pytest.raises(ConfigError, match=r"ClipDrift\(clip_eps=0.2\) more than"):
+        expand({"policy_loss": twice})
     networks = [MLPDrift.create(jax.random.key(number)) for number in (0, 1)]
-    assert len(expand({"policy_loss": networks}, design).points) == 2
+    assert len(expand({"policy_loss": networks}).points) == 2
 
 
 @pytest.mark.parametrize("design", ["grid", "zip"])
@@ -182,7 +181,7 @@ def test_the_best_is_that_of_one_environment(design):
         ConfigError, match=r"2 environments \(CartPole-v1, Catch-bsuite"
     ):
         result.best()
-    with pytest.raises(ConfigError, match=r"result\.sel\(env='CartPole-v1'\)"):
+    with pytest.raises(ConfigError, match=r"best\(env='CartPole-v1'\)"):
         result.best("env_steps")
     first, second = (result.best(env=env) for env in envs)
     assert first.point == {"env": "CartPole-v1", "learning_rate": 1e-3}

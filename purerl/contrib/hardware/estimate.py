@@ -112,9 +112,8 @@ def load_device(name: str | Path) -> Device:
             f"{numbers}."
         )
     target = path.parent / fields["target"] if "target" in fields else ANY_TARGET
-    return Device(
-        str(fields.get("name", path.stem)), *numbers, sources, target.read_text()
-    )
+    rest: Any = (*numbers, sources, target.read_text())
+    return Device(str(fields.get("name", path.stem)), *rest)
 
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")

@@ -183,45 +183,32 @@ def check_module(memory: Any, width: int) -> None:
     """
     name = f"memory {modules.text(memory)}"
     features = features_of(memory)
-    carry = _initial(name, memory)
-    inputs, resets = jnp.zeros((*_SHAPE, width)), jnp.zeros(_SHAPE, bool)
-    words = "(carry, inputs [T, B, F], resets [T, B]) to (carry, outputs)"
-    found = modules.tried(name, memory, words, carry, inputs, resets)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ConfigError(f"{name} must map {words}, but it returned {found}.")
-    after, outputs = found
-    if _types(after) != _types(carry):
-        raise ConfigError(
-            f"{name} must return a carry like the one it takes, {_types(carry)[1]}, "
-            f"but it returned {_types(after)[1]}."
-        )
-    if _types(outputs)[1] != [((*_SHAPE, features), "float32")]:
-        raise ConfigError(
-            f"{name} must return float32 outputs (T, B, features), here "
-            f"{(*_SHAPE, features)}, but it returned {_types(outputs)[1]}."
-        )
-
-
-def _initial(name: str, memory: Any) -> PyTree:
-    """The carry of some episodes, which must be zeros of their number."""
     try:
         # Zeros are looked at, also where a tool traces the agent's making.
         with jax.ensure_compile_time_eval():
             carry = memory.initial(_SHAPE[1:])
+        leaves = list(map(np.asarray, jax.tree.leaves(carry)))
     except Exception as error:
         raise ConfigError(
             f"{name} must have a method initial(shape) that returns the carry of "
             f"[*shape] episodes, but it failed: {type(error).__name__}: {error}."
         ) from error
-    for leaf in jax.tree.leaves(carry):
-        # Memories are cleared to zeros where an episode ends.
-        if np.shape(leaf)[:1] != _SHAPE[1:] or np.any(np.asarray(leaf) != 0):
-            raise ConfigError(
-                f"{name} must have an initial(shape) of zeros [*shape, ...], but "
-                f"initial({_SHAPE[1:]}) has an array of shape {np.shape(leaf)} with "
-                f"the largest number {np.max(np.abs(np.asarray(leaf))):g}."
-            )
-    return carry
+    # Memories are cleared to zeros where an episode ends.
+    if any(leaf.shape[:1] != _SHAPE[1:] or leaf.any() for leaf in leaves):
+        raise ConfigError(
+            f"{name} must have an initial(shape) of zeros [*shape, ...], but "
+            f"initial({_SHAPE[1:]}) is {carry}."
+        )
+    inputs, resets = jnp.zeros((*_SHAPE, width)), jnp.zeros(_SHAPE, bool)
+    words = "(carry, inputs [T, B, F], resets [T, B]) to (carry, outputs)"
+    found = modules.tried(name, memory, words, carry, inputs, resets)
+    outputs = jax.ShapeDtypeStruct((*_SHAPE, features), jnp.float32)
+    expected = _types((carry, outputs))
+    if not isinstance(found, tuple | list) or _types(tuple(found)) != expected:
+        raise ConfigError(
+            f"{name} must return a carry like the one it takes and outputs (T, B, "
+            f"features), here {expected[1]}, but it returned {_types(found)[1]}."
+        )
 
 
 def _types(tree: PyTree) -> tuple[Any, list[tuple[tuple[int, ...], str]]]:

@@ -239,8 +239,8 @@ def heat_map(
     if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
         for (row, column), value in np.ndenumerate(table):
             if np.isfinite(value):  # Light colours of the map are those of its end.
-                colour = "#111111" if image.norm(value) > 0.6 else "#ffffff"
-                place = {"ha": "center", "va": "center", "fontsize": "small"}
+                colour = "#111111" if np.asarray(image.norm(value)) > 0.6 else "#ffffff"
+                place: Any = {"ha": "center", "va": "center", "fontsize": "small"}
                 axes.text(column, row, label(float(value)), color=colour, **place)
     # The best cell is the brightest one: black shows on it.
     row, column = np.unravel_index(np.nanargmax(table), table.shape)

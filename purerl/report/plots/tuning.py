@@ -66,7 +66,7 @@ def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
     if pruned:
         last = [row.curve[max(row.curve)] for row in pruned]
-        look = {"color": style.COLOURS[-1], "label": "pruned, at its last score"}
+        look: Any = {"color": style.COLOURS[-1], "label": "pruned, at its last score"}
         axes.plot([row.number for row in pruned], last, "x", ms=5, **look)
     lost = [row.number for row in rows if row.state in ("diverged", "refused")]
     if lost:
@@ -157,7 +157,8 @@ def contour(
         up, y = _line(drawn[pair[1]], second)
         surface, near = _smooth(x, y, scores)
         mesh: Any = {"shading": "nearest", "rasterized": True}
-        axes.pcolormesh(across, up, surface, alpha=0.25 + 0.75 * near, **mesh, **look)
+        mesh["alpha"] = 0.25 + 0.75 * near
+        axes.pcolormesh(across, up, surface, **mesh, **look)
         edge = {"edgecolors": "#ffffff", "lw": 0.8, "s": 30, "zorder": 3}
         dots = axes.scatter(first, second, c=scores, **edge, **look)
         style.draw_star(axes, first[best], second[best], mew=0.9, zorder=4)

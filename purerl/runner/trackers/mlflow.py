@@ -287,18 +287,12 @@ def connect(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
     # A new store tells of each of its tables; a person wants to see the training.
-    loggers = [logging.getLogger(n) for n in ("alembic", "mlflow.store.db.utils")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
+    for name in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     file = database(uri)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return MlflowClient(tracking_uri=uri)
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+    return MlflowClient(tracking_uri=uri)
 
 
 CODE = Path(__file__).with_name("mlflow_policy.py")

@@ -69,6 +69,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sac-memory": ("sac", {"memory": "gru"}),
     "td3-memory": ("td3", {"memory": "lru", "num_envs": 2, "n_step": 3}),
     "td3-two-envs": ("td3", {"num_envs": 2}),
+    # Distributions over atoms, and residual blocks.
+    "sac-categorical": ("sac", {"num_atoms": 11, "value_min": -9.0, "value_max": 9.0}),
+    "td3-simba": ("td3", {"torso": "simba", "normalize_observations": True}),
     "sac-two-envs": ("sac", {"num_envs": 2}),
     "mpo-two-envs": ("mpo", {"num_envs": 2}),
     # Observations of several parts, masks of valid actions, several actions at once.
