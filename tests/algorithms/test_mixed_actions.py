@@ -53,9 +53,9 @@ def test_the_contract_holds_with_actions_of_several_parts(name):
     [
         (purerl.DQNConfig, "needs discrete actions, .*use PPOConfig, whose policy"),
         (purerl.PQNConfig, "needs discrete actions, .*use .*PPOConfig"),
-        (purerl.SACConfig, "needs actions of one box of numbers, .*use PPOConfig"),
-        (purerl.TD3Config, "needs actions of one box of numbers, .*use PPOConfig"),
-        (purerl.MPOConfig, "needs actions of one box of numbers, .*use PPOConfig"),
+        (purerl.SACConfig, "needs bounded actions of one box, .*use PPOConfig"),
+        (purerl.TD3Config, "needs bounded actions of one box, .*use PPOConfig"),
+        (purerl.MPOConfig, "needs bounded actions of one box, .*use PPOConfig"),
         (purerl.LPGConfig, "needs discrete actions, .*use PPOConfig"),
     ],
 )

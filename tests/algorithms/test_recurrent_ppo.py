@@ -300,7 +300,7 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
         ({"num_minibatches": 3}, r"\(16\), whole .* got 3; .* 2 or 4"),
         ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
         ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
-        ({"policy": "gaussian"}, "does not fit the discrete action space"),
+        ({"policy": "gaussian"}, "does not fit the action space"),
     ],
 )
 def test_what_cannot_work_is_refused_before_tracing(changes, fragment):

@@ -119,69 +119,54 @@ def cells(picture, rows, columns):
 SKY, YELLOW, GREEN, GREY, ORANGE = (
     getattr(canvas, name) for name in ("SKY", "YELLOW", "GREEN", "GREY", "ORANGE")
 )
-ROOMS = {"pos": [3, 8], "goal": [1, 1]}
-BALL = {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9}
-DOORS = {"agent": np.array([5, 2]), "goal": np.array([0, 7])}
-OBJECTS = {"cell": np.array(4), "present": np.array([True, True, False])}
+# Options, shape, state, and colours of cells by the name of the environment.
+CLIFF = dict.fromkeys(((3, column) for column in range(1, 10)), "#9c4a2f")
+DOORS = dict.fromkeys(((3, column) for column in (1, 2, 4, 5, 6, 7, 8)), GREY)
+GRIDS = {
+    "Doors-v0": (
+        *({"size": (7, 9), "num_doors": 2}, (7, 9)),
+        *({"agent": (5, 2), "goal": (0, 7)}, {(5, 2): SKY, (0, 7): YELLOW, **DOORS}),
+    ),
+    "FourRooms-misc": (
+        *({}, (13, 13), {"pos": [3, 8], "goal": [1, 1]}),
+        {(3, 8): SKY, (1, 1): YELLOW, (0, 5): GREY},
+    ),
+    "FrozenLake-misc": ({}, (4, 4), {"position": 6}, {(1, 2): ORANGE, (3, 3): YELLOW}),
+    "DeepSea-bsuite": ({}, (8, 8), {"row": 5, "column": 2}, {(5, 2): SKY}),
+    "Catch-bsuite": (
+        *({}, (10, 5), {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9}),
+        {(4, 1): YELLOW, (9, 3): SKY},
+    ),
+    "GridWorld-v0": (
+        *({}, (8, 12), {"position": (3, 5)}),
+        {(0, 0): YELLOW, (7, 11): GREEN, (3, 5): SKY},
+    ),
+    "CliffWalking-v0": (
+        *({}, (4, 11), {"position": (1, 4)}),
+        {(3, 10): YELLOW, (3, 0): GREEN, (1, 4): SKY, **CLIFF},
+    ),
+    "ObjectGrid-v0": (
+        *({"size": (3, 4)}, (3, 4), {"cell": 4, "present": [True, True, False]}),
+        {(0, 1): GREEN, (1, 2): ORANGE, (1, 0): SKY},
+    ),
+}
+# Grids of which other cells are not empty.
+FULL = ("FourRooms-misc", "FrozenLake-misc", "DeepSea-bsuite")
 
 
-@pytest.mark.parametrize(
-    ("name", "kwargs", "shape", "state", "drawn", "is_all"),
-    [
-        # Name and options, state, colours of cells, and whether all others are empty.
-        (
-            *("Doors-v0", {"size": (7, 9), "num_doors": 2}, (7, 9), DOORS),
-            {(5, 2): SKY, (0, 7): YELLOW}
-            | {(3, column): GREY for column in (1, 2, 4, 5, 6, 7, 8)},
-            True,
-        ),
-        (
-            *("FourRooms-misc", {}, (13, 13), ROOMS),
-            {(3, 8): SKY, (1, 1): YELLOW, (0, 5): GREY},
-            False,
-        ),
-        (
-            *("FrozenLake-misc", {}, (4, 4), {"position": 6}),
-            {(1, 2): ORANGE, (3, 3): YELLOW},
-            False,
-        ),
-        (
-            *("DeepSea-bsuite", {}, (8, 8), {"row": 5, "column": 2}),
-            {(5, 2): SKY},
-            False,
-        ),
-        ("Catch-bsuite", {}, (10, 5), BALL, {(4, 1): YELLOW, (9, 3): SKY}, True),
-        (
-            *("GridWorld-v0", {}, (8, 12), {"position": np.array([3, 5])}),
-            {(0, 0): YELLOW, (7, 11): GREEN, (3, 5): SKY},
-            True,
-        ),
-        (
-            *("CliffWalking-v0", {}, (4, 11), {"position": np.array([1, 4])}),
-            {(3, 10): YELLOW, (3, 0): GREEN, (1, 4): SKY}
-            | {(3, column): "#9c4a2f" for column in range(1, 10)},
-            True,
-        ),
-        (
-            *("ObjectGrid-v0", {"size": (3, 4)}, (3, 4), OBJECTS),
-            {(0, 1): GREEN, (1, 2): ORANGE, (1, 0): SKY},
-            True,
-        ),
-    ],
-)
-def test_cells_of_a_grid_have_the_colours_of_what_stands_there(
-    name, kwargs, shape, state, drawn, is_all
-):
+@pytest.mark.parametrize("name", GRIDS)
+def test_cells_of_a_grid_have_the_colours_of_what_stands_there(name):
+    kwargs, shape, state, drawn = GRIDS[name]
     env = envs.make(name, **kwargs)
     params = env.default_params
     if name == "ObjectGrid-v0":
         params = params.replace(
             cells=np.array([1, 6, 11]), rewards=np.array([0.5, -0.5, -1.0])
         )
-    found = drawing.drawing_of(env)
-    shown = cells(found.draw(SimpleNamespace(**state), params), *shape)
+    state = SimpleNamespace(**{key: np.array(value) for key, value in state.items()})
+    shown = cells(drawing.drawing_of(env).draw(state, params), *shape)
     for row, column in np.ndindex(*shape):
-        if is_all or (row, column) in drawn:
+        if name not in FULL or (row, column) in drawn:
             assert shown[row][column] == drawn.get((row, column), DUSK)
 
 
