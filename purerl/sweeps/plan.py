@@ -401,10 +401,11 @@ class Compiler:
         is_full = threading.Event()
 
         def fitted(index: int) -> Program | None:
-            # Groups are begun in their order, so that those before have been, too.
+            # The first one is built in any case, also where another thread was faster.
             if index and (is_full.is_set() or cache.is_nearly_full()):
                 is_full.set()
-            if is_full.is_set() or is_stopped():
+                return None
+            if is_stopped():
                 return None
             return self._fitted(groups[index], groups[index].is_fixed)
 

@@ -1,5 +1,6 @@
 """At one lane width and segment length nothing else changes a member's bits."""
 
+import contextlib
 import os
 import signal
 import weakref
@@ -12,7 +13,7 @@ import purerl
 from purerl.execution import cache
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
-from purerl.sweeps import loop, store
+from purerl.sweeps import loop, plan, store
 from tests.helpers import tiny_config
 
 from .conftest import RATES, assert_equal, run_sweep
@@ -90,6 +91,19 @@ def test_a_sweep_leaves_its_programs_to_those_who_share_them(tiny):
     assert_equal(again, first)
 
 
+class Backwards(contextlib.AbstractContextManager):
+    """A pool whose last call runs first."""
+
+    def __init__(self, _):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+    def map(self, function, items):
+        return [function(item) for item in reversed(items)][::-1]
+
+
 GROUPS = {"num_epochs": [1, 2], "learning_rate": RATES[:2]}
 
 
@@ -108,6 +122,8 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
         most.append(len(programs))
 
     monkeypatch.setattr(Program, "__init__", compile_and_count)
+    # The slowest thread has the first group.
+    monkeypatch.setattr(plan, "ThreadPoolExecutor", Backwards)
     out = tmp_path / "sweep"
     with purerl.share_programs():  # Those of other tests are not used.
         one_by_one = run_sweep(tiny, GROUPS, seeds=2, out=out, progress=True)
