@@ -103,6 +103,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis], ax: Any = None) -> 
     """Draw the score against each axis; later trials are darker, the best is a star."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
+    from matplotlib.ticker import MaxNLocator
 
     # The palest blues would not be seen.
     shades = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1.0, 256)))
@@ -120,7 +121,8 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis], ax: Any = None) -> 
         dots = axes.scatter(places, scores, lw=0.7, s=28, **look)
         style.draw_star(axes, places[best], scores[best], ms=14)
         style.finish(axes, x=short(name), y="score" if number % 3 == 0 else "")
-    style.colour_bar(dots, panels, "trial", pad=0.015, aspect=30)
+    whole = MaxNLocator(integer=True)
+    style.colour_bar(dots, panels, "trial", ticks=whole, pad=0.015, aspect=30)
     return style.picture(panels, "", ax)
 
 
