@@ -128,7 +128,9 @@ def validate(config: Any, env: Environment) -> None:
         num = int(space.n)
         outputs, words = (num,), f"logits of {num} actions"
     elif is_discrete(space):
-        needed = "continuous actions" + has_std * ", or one discrete action at a time"
+        needed = "continuous actions"
+        if has_std:
+            needed += ", or one discrete action at a time"
         other = checks.instead_of_values(space)
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "

@@ -184,9 +184,9 @@ def _check_atoms(config: EnsembleConfig) -> None:
         )
     if config.num_quantiles or not isinstance(config.value_loss, SquaredError):
         raise ConfigError(
-            f"num_atoms must be 0 with num_quantiles={config.num_quantiles} and "
-            f"value_loss={config.value_loss!r}, got {config.num_atoms}: atoms have a "
-            "loss of their own."
+            f"num_atoms must be 0 with quantiles or another value_loss, got "
+            f"{config.num_atoms} with num_quantiles={config.num_quantiles} and "
+            f"value_loss={config.value_loss!r}: atoms have a loss of their own."
         )
 
 

@@ -164,10 +164,7 @@ class Comparison(Shown):
 
         NaN after the last piece of a setting that has fewer than others.
         """
-        found, names = self.found, self.settings
-        return {
-            e: _padded([found[e, n].curve for n in names]) for e in self.environments
-        }
+        return self._by_environment("curve")
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
@@ -175,9 +172,13 @@ class Comparison(Shown):
 
         NaN after the last piece of a setting that has fewer than others.
         """
-        found, names = self.found, self.settings
+        return self._by_environment("steps")
+
+    def _by_environment(self, field: str) -> dict[str, np.ndarray]:
+        """A field of all settings, of one length, by environment."""
         return {
-            e: _padded([found[e, n].steps for n in names]) for e in self.environments
+            e: _padded([getattr(self.found[e, n], field) for n in self.settings])
+            for e in self.environments
         }
 
     @property
