@@ -24,7 +24,7 @@ from purerl.report import plots, statistics
 from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
-from purerl.report.statistics import heading_of, missing
+from purerl.report.statistics import heading_of
 from purerl.runner.arguments import stored_folder
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
@@ -98,7 +98,7 @@ def read_numbers(
         # Another set of names has another number of them, or a NaN.
         known = [given.get(name, np.nan) for name in environments]
         given = known if len(given) == len(known) else np.nan
-    found = missing.as_numbers(field, given)
+    found = statistics.as_numbers(field, given)
     if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
         raise ConfigError(
             f"{field} must be a finite number, or one for each environment, in their "
@@ -200,7 +200,7 @@ class Comparison(Shown):
         """The lowest return on the way of a run that did not fail, by environment."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
         return [
-            missing.lowest_of(self.curves[e], failed[:, n].any(0))
+            statistics.lowest_of(self.curves[e], failed[:, n].any(0))
             for n, e in enumerate(self.environments)
         ]
 
@@ -226,7 +226,7 @@ class Comparison(Shown):
             ConfigError: an unknown measure, an environment without a number, or a
                 number of `high` that is not above that of `low`.
         """
-        missing.check_choice("measure", measure, self.measures)
+        statistics.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
         filled = filled_scores(raw, np.asarray(self._lowest, float))
         least = read_numbers("low", low, self.environments)
@@ -599,4 +599,4 @@ def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
     Returns:
         Scores `[N, S, E]`; all NaN in an environment in which every run failed.
     """
-    return np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)
+    return np.where(np.isnan(raw), statistics.worst_of(raw, floors), raw)

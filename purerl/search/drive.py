@@ -154,12 +154,13 @@ class Finished(Shown):
 
     def view(self) -> View:
         """Return what the search tells of itself."""
-        state = "not finished" if self.states is None else "finished"
         done = with_noun(len(self.steps), "request")
+        if self.states is None and self.numbers:  # It has none where it is read again.
+            done = f"not finished: {done}"
         scores = [score_of(step.outcome) for step in self.steps]
         return View(
             "an own search",
-            [f"{state}: {done}"],
+            [done],
             lambda ax=None: plots.request_scores(scores, ax),
             lambda: {
                 "request": np.repeat(np.arange(len(scores)), list(map(len, scores))),

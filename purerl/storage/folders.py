@@ -82,9 +82,7 @@ KINDS = {
         is_tracked=False,
     ),
     "tune": Kind("a tuning study", noun="study"),
-    "evolution": Kind(
-        "an evolution", "{purerl} evolve --resume {folder}", noun="evolution"
-    ),
+    "evolution": Kind("an evolution", noun="evolution"),
     COMPARISON: Kind("a comparison", noun="comparison"),
 }
 

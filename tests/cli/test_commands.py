@@ -59,10 +59,10 @@ def test_train_writes_everything_that_it_promises(trained):
 def test_evaluate_plays_every_seed_or_one(trained, capsys):
     assert main(["evaluate", str(trained), "--episodes", "3"]) == 0
     text = capsys.readouterr().out
-    assert "3 episodes" in text and "all" in text
+    assert "3 episodes" in text and text.count("mean") == 2  # A column and a row.
     assert main(["evaluate", str(trained), "--seed", "1", "--episodes", "2"]) == 0
     one = capsys.readouterr().out
-    assert "all" not in one
+    assert one.count("mean") == 1
     assert main(["evaluate", f"{trained}:1", "--episodes", "2"]) == 0
     assert capsys.readouterr().out == one
 
@@ -102,16 +102,6 @@ def test_flags_override_the_config_file(config_file, folder):
     assert stored["num_steps"] == 16  # from the file
 
 
-def test_every_field_is_a_flag_with_help(capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main(["train", "--help"])
-    assert exit_.value.code == 0
-    text = capsys.readouterr().out
-    for name in ("learning-rate", "policy-loss", "num-envs", "reset-scheme", "torso"):
-        assert f"--{name}" in text
-    assert "Step size of the optimiser." in text
-
-
 def test_envs_lists_and_describes(capsys):
     assert main(["envs"]) == 0
     listing = capsys.readouterr().out
@@ -133,7 +123,12 @@ def test_help_of_every_command(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         main([command, "--help"])
     assert exit_.value.code == 0
-    assert f"usage: purerl {command}" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"usage: purerl {command}" in text
+    if command == "train":
+        for name in ("learning-rate", "policy-loss", "num-envs", "torso"):
+            assert f"--{name}" in text
+        assert "Step size of the optimiser." in text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +175,7 @@ def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
         assert main(["plot", str(trained), "--out", str(folder / "x.png")]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"purerl plot: out: cannot write the picture {folder}")
-        assert "Give a .pdf, .svg or .png in a folder that you" in error
+        assert "Give a .pdf, .svg or .png." in error
 
 
 def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):
@@ -197,7 +192,7 @@ def test_a_file_that_cannot_be_used_is_a_sentence(monkeypatch, capsys):
     def refuse(argv):
         raise PermissionError(errno.EACCES, "Permission denied", "runs/x/metrics")
 
-    monkeypatch.setattr("purerl.cli.envs.main", refuse)
+    monkeypatch.setattr("purerl.cli.about.main_envs", refuse)
     assert main(["envs"]) == 2
     expected = "purerl envs: cannot use runs/x/metrics (Permission denied).\n"
     assert capsys.readouterr().err == expected
@@ -275,15 +270,12 @@ def test_the_example_of_a_command_has_its_flags(command, monkeypatch, capsys):
         main([name, *words])
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("1e3", 1000), ("1_000", 1000), ("1000.0", 1000), ("1000", 1000), ("-1e0", -1)],
-)
-def test_a_flag_of_an_integer_takes_numbers_as_people_write_them(text, number):
+@pytest.mark.parametrize("text", ["1e3", "1_000", "1000.0", "1000"])
+def test_a_flag_of_an_integer_takes_numbers_as_people_write_them(text):
     fields = [("a", int, 0), ("b", int | None, None), ("c", tuple[int, ...], ())]
     cls = dataclasses.make_dataclass("Only", fields, kw_only=True)
     words = [f"--a={text}", f"--b={text}", f"--c={text}"]
-    assert flags.parse(cls, words, "x") == cls(a=number, b=number, c=(number,))
+    assert flags.parse(cls, words, "x") == cls(a=1000, b=1000, c=(1000,))
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e-3", "1e400", "nan", "many"])

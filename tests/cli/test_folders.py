@@ -75,9 +75,9 @@ def test_a_run_is_none_of_the_others(tmp_path, capsys):
         with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
             load(folder)
         assert f"purerl train --resume {folder}" in str(error.value)
-    args = ["evolve", "--resume", str(folder)]
+    args = ["evolve", "--evolve", "gamma", "--out", str(folder), "--dry-run"]
     assert main(args) == 2
-    assert "holds a run, not an evolution." in capsys.readouterr().err
+    assert "holds a run, not an evolution; give" in capsys.readouterr().err
 
 
 def test_what_reads_every_kind_is_where_the_table_says():

@@ -80,7 +80,7 @@ def test_a_command_that_fails_for_another_reason_still_shows_where(monkeypatch):
     def fail(argv):
         raise RuntimeError("no fault of the machine")
 
-    monkeypatch.setattr("purerl.cli.envs.main", fail)
+    monkeypatch.setattr("purerl.cli.about.main_envs", fail)
     with pytest.raises(RuntimeError, match="no fault of the machine"):
         main(["envs"])
     assert settings.backend_problem() is None

@@ -23,7 +23,7 @@ def rows_of(text, heading):
 
 @pytest.mark.slow
 def test_the_page_says_what_was_evolved(whole, tmp_path):
-    text = page.evolution_page(whole, tmp_path / "a.html").read_text()
+    text = page.page_of(whole, tmp_path / "a.html").read_text()
     assert "Evolution: policy_loss, learning_rate in CartPole-v1" in text
     assert not re.search(r"https?://", text)
     assert text.count("<figure>") == 2  # the curve, and the drift

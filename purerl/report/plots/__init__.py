@@ -21,6 +21,9 @@ from purerl.report.plots.searches import halving_values as halving_values
 from purerl.report.plots.searches import population_scores as population_scores
 from purerl.report.plots.searches import population_values as population_values
 from purerl.report.plots.searches import request_scores as request_scores
+from purerl.report.plots.searches import study_figures as study_figures
+from purerl.report.plots.searches import study_history as study_history
+from purerl.report.plots.style import Axis as Axis
 from purerl.report.plots.style import Picture as Picture
 from purerl.report.plots.style import paper as paper
 from purerl.report.plots.style import save as save
