@@ -97,6 +97,15 @@ class SimBa(nn.Module):
     gain: float = _SQRT2
     expansion: int = 4
 
+    def __post_init__(self) -> None:
+        if len(set(self.hidden_sizes)) != 1:
+            raise ValueError(
+                "torso 'simba' has as many blocks as hidden_sizes (or critic_hidden_"
+                f"sizes) has entries, all of one width, such as (512, 512), got "
+                f"{self.hidden_sizes}."
+            )
+        super().__post_init__()
+
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
@@ -228,12 +237,6 @@ def make_torso(
     if torso == "mlp":
         return MLP(hidden_sizes, act, len(obs_shape), **style)
     if torso == "simba":
-        if len(set(hidden_sizes)) != 1:
-            raise ValueError(
-                "torso 'simba' has as many blocks as hidden_sizes (or critic_hidden_"
-                f"sizes) has entries, all of one width, such as (512, 512), got "
-                f"{hidden_sizes}."
-            )
         # Its norms are in the blocks.
         rest: dict[str, Any] = {k: v for k, v in style.items() if k != "layer_norm"}
         return SimBa(hidden_sizes, act, len(obs_shape), **rest)

@@ -170,29 +170,3 @@ def test_a_policy_acts_without_what_the_critic_alone_sees(kind):
             policy({"state": obs["state"]}, *memory)
         with pytest.raises(ConfigError, match="lacks state: the policy sees obs, s"):
             sees_all(given, *memory)
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (
-            purerl.PPOConfig(env=boxes.Privileged(), actor_keys=("obs", "stat")),
-            r"actor_keys must name keys .*'stat'.* has the keys obs, state",
-        ),
-        (
-            purerl.PPOConfig(actor_keys=("obs",)),
-            "actor_keys must name keys .* is no dictionary",
-        ),
-        (
-            purerl.PPOConfig(env=boxes.Privileged(), shared_torso=True, **CRITICS),
-            "shared_torso needs actor_keys and critic_keys to be the same",
-        ),
-        (
-            purerl.PPOConfig(env=boxes.Privileged(), actor_keys="obs"),
-            "actor_keys must name keys .* got 'obs'",
-        ),
-    ],
-)
-def test_keys_that_cannot_be_seen_are_refused(config, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(config)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.accelerator.kernels import traced_for
 from purerl.acting import exploration
 from purerl.acting.rollout import Transition
@@ -240,21 +239,6 @@ def test_layer_norm_is_before_every_activation_unless_it_is_off():
 
     assert norms() == 4  # scale and bias of two layers
     assert norms(layer_norm=False) == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"env": "Pendulum-v1"}, "PQNConfig needs discrete actions, got"),
-        ({"num_minibatches": 5}, r"4 \* 16 = 64.*got 5; nearest: 4 or 8"),
-        ({"num_minibatches": 65}, "nearest: 64"),
-        ({"torso": "cnn"}, "torso 'cnn' needs observations"),
-        ({"value_loss": None}, "value_loss must be"),
-    ],
-)
-def test_bad_configs_are_refused_in_a_sentence(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 PROBE = CONFIG.replace(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.acting import rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, recurrent_dqn
@@ -422,29 +421,6 @@ def test_it_learns_what_only_a_memory_can(changes):
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
     np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
-        ({"buffer_size": 35}, "burn_in=4, 36 steps, got 35"),
-        ({"buffer_size": 17, "burn_in": 0}, "burn_in=0, 18 steps, got 17"),
-        ({"learning_starts": 1000}, "learning_starts must be at most the 360 steps"),
-        ({"total_timesteps": 18}, "learning_starts must be at most the 18 steps"),
-        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
-        ({"critic": nets.Policy(3)}, "values of 2 actions"),
-        ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
-        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be .* gru, lstm, lru, s5, transformer"),
-        ({"memory": "none"}, "memory must be .* use DQNConfig"),
-        ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 def test_importance_weights_reach_the_gradient_step(trained):

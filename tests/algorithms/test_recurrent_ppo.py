@@ -294,20 +294,6 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
         algorithm.act(remembers.state, jnp.zeros(1))
 
 
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"num_minibatches": 3}, r"\(16\), whole .* got 3; .* 2 or 4"),
-        ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
-        ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
-        ({"policy": "gaussian"}, "does not fit the action space"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
-
-
 @pytest.mark.slow
 def test_bsuites_memory_chain():
     result = train(purerl.presets.load("recurrent-ppo-memory-chain"))

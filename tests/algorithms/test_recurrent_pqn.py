@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.algorithms import on_policy, pqn
 from tests import nets
 from tests.algorithms.agents import agent_of, algorithm_of, rows_of
@@ -100,25 +99,6 @@ def test_it_learns_what_only_a_memory_can():
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
     np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"num_minibatches": 3}, r"\(4\), whole sequences, must be .* nearest: 2 or 4"),
-        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 6"),
-        ({"critic": nets.Policy(3)}, "values of 2 actions"),
-        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentPQNConfig needs discrete"),
-        (
-            {"memory": "rnn"},
-            "memory must be one of none, gru, lstm, lru, s5",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 def test_a_critic_of_ones_own_is_on_the_memory():

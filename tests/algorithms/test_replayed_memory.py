@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, replayed_memory, sac, td3
 from purerl.learning import returns
@@ -373,23 +372,3 @@ def test_it_learns_what_only_a_memory_can(config):
     assert score(**MEMORY) > 0.9
     # Whatever is done without a memory earns 0 on average.
     assert abs(score(rounds_per_update=80)) < 0.5
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
-        ({"n_step": 7}, r"n_step must be at most sequence_length \(6\), got 7"),
-        ({"batch_size": 32}, r"batch_size must be .* \(6\) with a memory, got 32"),
-        ({"num_steps": 2}, "num_steps must be 1 with a memory, got 2"),
-        ({"head_sizes": ()}, "head_sizes must have a layer"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
-        ({"actor": nets.Policy(3)}, "a pair of mean and log standard deviation"),
-        ({"crossq": True}, "crossq must be False with a memory"),
-        ({"memory": "none"}, "memory"),
-        ({"memory": nets.Leaky(4, "carry")}, "must return a carry like the one"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIGS[sac].replace(**changes))

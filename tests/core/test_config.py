@@ -128,7 +128,7 @@ BAD_FIELDS = [
         {"env_params": envs.make("probe/chain").default_params},
         "env_params.*CartPoleParams.*ChainParams|ChainParams.*CartPoleParams",
     ),
-    ({"policy_loss": 0.2}, "policy_loss must be a loss"),
+    ({"policy_loss": 0.2}, "policy_loss must be an instance"),
     ({"value_loss": lambda value, target, old: value}, "value_loss.*function"),
     ({"policy_loss": losses.ClipDrift}, "policy_loss.*the class ClipDrift"),
 ]
