@@ -448,11 +448,8 @@ def make_hooks(
 
     if agent.memory is not None:
         learn = replayed_memory.by_sequence(agent.config, learn)
-        recall = partial(replayed_memory.recall, agent.memory)
-        parts |= {"is_recurrent": True, "recall": recall}
-    delay = getattr(agent.config, "policy_delay", None)
-    draw = agent.head.noise
-    return Hooks(agent, draw, explore, draw_noise, learn, delay, **parts)
+        parts["recall"] = partial(replayed_memory.recall, agent.memory)
+    return Hooks(agent, agent.head.noise, explore, draw_noise, learn, **parts)
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:

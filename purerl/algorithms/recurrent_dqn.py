@@ -173,7 +173,6 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         explore=explore,
         draw_noise=lambda key, shape: (),
         learn=partial(learn, agent, restore),
-        is_recurrent=True,
         shown=partial(_shown, agent, restore),
     )
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from purerl.config import ConfigError, is_part, shown
+from purerl.config import ConfigError, shown
 from purerl.losses.extra import terms_of
 from purerl.losses.value import ClippedSquaredError
 from purerl.registry import check_part, tried
@@ -67,12 +67,7 @@ def check_terms(config: Any) -> None:
     for name, term in terms_of(config).items():
         is_one = not isinstance(config.extra_loss, Mapping)
         where = "extra_loss" if is_one else f"extra_loss.{name}"
-        if not is_part(term) or jax.tree_util.all_leaves([term]):
-            raise ConfigError(
-                f"{where} must be a flax.struct.dataclass with coef and __call__("
-                f"params, batch, apply, key), or several of them, got {shown(term)}: a "
-                "plain function has no coef. See docs/adding-loss.md."
-            )
+        check_part(where, term, "Penalty(coef=0.1)", "coef and __call__")
         coef: Any = getattr(term, "coef", None)
         leaves = [jax.tree_util.keystr(p) for p, _ in jax.tree.leaves_with_path(term)]
         if ".coef" not in leaves or isinstance(coef, bool):

@@ -374,28 +374,6 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
     np.testing.assert_allclose(result.metrics["entropy"][-4:].mean(), -1.5, atol=0.3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("env", "observations", "best"),
-    [
-        ("probe/action-reward", [0.0], [1]),
-        ("probe/action-observation", [-1, 1], [0, 1]),
-    ],
-)
-def test_discrete_sac_finds_the_best_actions(env, observations, best):
-    # V = E[r] + alpha H after one step; a fixed temperature of 0.1 leaves the best
-    # action with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
-    config = purerl.SACConfig(
-        **{**CONTINUOUS_PROBE, "env": env, "total_timesteps": 3_000}
-    )
-    config = config.replace(temperature_init=0.1, learn_temperature=False)
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    policy = purerl.make_policy(config, result.state)
-    obs = jnp.asarray(observations, jnp.float32)[:, None]
-    np.testing.assert_array_equal(policy(obs), best)
-    assert result.evaluation["episode_return"].mean() == 1.0
-
-
 def test_a_fixed_temperature_is_the_configs_whatever_came_before():
     config = purerl.SACConfig(**{**CONTINUOUS_PROBE, "total_timesteps": 2_000})
     learned = jax.jit(purerl.make_train(config))(jax.random.key(0))

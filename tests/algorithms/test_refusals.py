@@ -170,9 +170,11 @@ REFUSED = [
         r"7999998002 gradient steps, and at most 4294967295 can be counted",
     ),
     # Actions of other kinds.
+    # A bound at the largest number is none: actions were 3.4e38 or NaN.
     *(
-        (config, {"env": Of(spaces.Box(-jnp.inf, jnp.inf, (1,)))}, "bounded actions")
-        for config in (SAC, TD3)
+        (config, {"env": Of(spaces.Box(-end, end, (1,)))}, "needs bounded actions")
+        for config in (SAC, TD3, purerl.MPOConfig())
+        for end in (jnp.inf, float(jnp.finfo(jnp.float32).max))
     ),
     (TD3, {"env": "CartPole-v1"}, r"needs continuous actions.*use DQNConfig"),
     (

@@ -11,7 +11,6 @@ import pytest
 import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, policy_gradient, ppo
-from purerl.learning import sequences
 from tests import boxes, nets
 from tests.algorithms.agents import rows_of
 from tests.helpers import slow_but
@@ -171,18 +170,6 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     whole, cut, burned = (np.asarray(rolled.seen(moved, **c)) for c in CUTS)
     far, near = np.abs(cut - whole)[:, 4:], np.abs(burned - whole)[:, 4:]
     assert far.max() > 0.01 and near.mean() < 0.5 * far.mean()
-
-
-def test_a_whole_rollout_as_one_sequence_has_the_gradient_of_none(rolled):
-    _, rows = rolled.rows()
-    done = rolled.played.transitions.terminated | rolled.played.transitions.truncated
-    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
-    batch = jax.tree.map(sequences.swap, rows.batch)
-    one = sequences.cut(
-        rolled.state.memory, rolled.played.memories, first, batch, STEPS, 0
-    )
-    for x, y in zip(*map(jax.tree.leaves, (rows, one)), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
