@@ -35,13 +35,13 @@ def load_search(
     found, is_whole = read(folder, config)
     # What was asked for is asked again, with the keys of then.
     with keys_of(folders.load(folder)):
-        restored = restore(folder, found.search, with_states=is_whole)
-    has_finished = len(restored.steps) == len(found.milestones)
-    states = restored.states if has_finished else None
+        steps, states = restore(folder, found.search, with_states=is_whole)
+    if len(steps) < len(found.milestones):
+        states = None
     if not is_whole:
         env = found.space.bound.env.name
         found.space.config = found.space.config.replace(env=env)
-    finished = Finished(restored.steps, states, {})
+    finished = Finished(steps, states, {})
     if isinstance(found, PBTSearch):
         return PBTResult(found, finished, folder)
     return HalvingResult(found, finished, folder)

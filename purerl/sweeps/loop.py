@@ -8,7 +8,6 @@ be cut in any way.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,16 +22,12 @@ from purerl.execution import format as text
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
 from purerl.execution.memory import peak_memory, worker_limit
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers import group as trackers
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.storage import checkpoint, folders
-from purerl.storage.files import locked
+from purerl.storage import checkpoint
 from purerl.sweeps import plan as plans
 from purerl.sweeps import store
 from purerl.sweeps.groups import Group, written
@@ -59,16 +54,10 @@ class SweepLoop:
 
     def __init__(self, asked: SweepOptions) -> None:
         self.options, self.folder = asked, asked.folder
-        self.progress = asked.progress and hosts.index() == 0
+        self.session = Session(asked)
         self.workers = make_workers()
         own = worker_limit(asked.memory_limit, self.workers)
         outline = broadcast_outline(plans.make_outline(asked, self.workers, own))
-
-        # Of several processes the first one tells what it has seen of all of them.
-        def choose_trackers() -> list[Tracker]:
-            return choose(asked.trackers, self.folder) if hosts.index() == 0 else []
-
-        self.group = trackers.Group(hosts.run_on_all(choose_trackers))
         # The least that any process has: all must cut the same chunks.
         limit = float(hosts.all_min(own))
         self.outline = replace(outline, memory_limit=limit)
@@ -86,31 +75,25 @@ class SweepLoop:
         Raises:
             ConfigError: see `purerl.sweep`.
         """
-        with ExitStack() as stack:
-            # The processes of one sweep may share a folder: the first one locks it.
-            folder = self.folder if hosts.index() == 0 else None
-            hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-            # Every process: their folders may be several.
-            stack.enter_context(folders.undone_if_empty(self.folder))
+        with self.session as session:
             finished = self._open()
             hosts.run_on_all(self._begin_trackers)
-            stack.enter_context(self.group)
             result = self._run(finished)
             if hosts.index() == 0:
                 write_summary(result)
             if self.telling is not None:
-                self.telling.add_folder(self.group)
-            status = "finished" if result.finished else "interrupted"
-            self.group.close(status, tracked_files(result))
+                self.telling.add_folder(session.trackers)
+            session.close(result.finished, tracked_files(result))
         return result
 
     def _begin_trackers(self) -> None:
-        if self.group:
-            self.telling = Telling(self._result_with(self.source))
-            self.group.begin(self.telling.run, text.say, self.telling.total)
+        if self.session.trackers:
+            self.telling = telling = Telling(self._result_with(self.source))
+            self.session.begin(lambda: telling.run, telling.total)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
+        session, reporter = self.session, self.session.reporter
         left = self._left(finished)
         is_complete = not left
         self.steps_before = self.outline.steps - sum(group.steps for group in left)
@@ -122,17 +105,16 @@ class SweepLoop:
             len(ids) * group.group.steps_each
             for group, ids in (job.key for job in self._jobs(groups))
         )
-        total = self.done_steps + own + share
-        reporter = Reporter(total, self.done_steps, enabled=self.progress)
-        if not self.progress and hosts.index() == 0:
+        session.expect(self.done_steps + own + share, self.done_steps)
+        if not reporter.enabled and hosts.index() == 0:
             for line in dropped_evaluations(group.group.bound for group in left):
-                text.say(line)
+                reporter.notify(line)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
         before = peak_memory(self.workers)
         planned: list[plans.GroupPlan] = []
         seconds = 0.0
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+        with session.interrupt, reporter:
             while groups:
                 plan = replace(self.outline, groups=tuple(groups), options=self.options)
                 done = self.outline.num_members - sum(g.num_members for g in left)
@@ -140,16 +122,17 @@ class SweepLoop:
                 reporter.info(plan_lines(plan, self.compiler.last_seconds))
                 if waiting := len(left) - len(groups):
                     reporter.info(f"{waiting} groups are compiled after these")
-                seconds += self._train(groups, reporter, interrupt)
+                seconds += self._train(groups)
                 planned += [replace(group, program=None) for group in groups]
                 left = left[len(groups) :]
-                if hosts.all_any(np.array([interrupt.asked]))[0]:
+                if hosts.all_any(np.array([session.is_stopped]))[0]:
                     left = []
                 # Whoever holds these programs leaves no room for the next ones.
                 del groups, plan
-                groups = self._prepare(left, interrupt)
+                groups = self._prepare(left)
+            is_stopped = session.is_stopped
         result = self._result(planned, seconds, before)
-        if result.finished or not interrupt.asked:
+        if result.finished or not is_stopped:
             if not is_complete:
                 reporter.info(end_line(result.summary))
         else:
@@ -186,22 +169,16 @@ class SweepLoop:
         self.outline = self.outline.at(
             (group["lanes"], group["segment_updates"]) for group in known
         )
-        note = folders.differences_of_versions(stored)
-        if note and self.progress:
-            text.say(note)
+        self.session.compare_versions(stored)
 
     def _left(self, finished: set[str]) -> list[plans.GroupPlan]:
         """The groups with members that have not finished."""
         groups = [plans.without(group, finished) for group in self.outline.groups]
         return [group for group in groups if group.num_members]
 
-    def _prepare(
-        self, left: list[plans.GroupPlan], interrupt: Interrupt | None = None
-    ) -> list[plans.GroupPlan]:
+    def _prepare(self, left: list[plans.GroupPlan]) -> list[plans.GroupPlan]:
         """Compile a program each for the first groups, none once it is interrupted."""
-        groups = self.compiler.compile(
-            left, lambda: interrupt is not None and interrupt.asked
-        )
+        groups = self.compiler.compile(left, lambda: self.session.is_stopped)
         for before, group in zip(left, groups, strict=False):
             # The memory may ask for narrower lanes than the manifest says.
             is_narrower = group.lanes != before.lanes
@@ -220,29 +197,27 @@ class SweepLoop:
                 jobs.append(Job(group.program, members, (group, ids)))
         return jobs[hosts.index() :: hosts.count()]
 
-    def _train(
-        self, groups: list[plans.GroupPlan], reporter: Any, interrupt: Interrupt
-    ) -> float:
+    def _train(self, groups: list[plans.GroupPlan]) -> float:
         """Train some groups; the seconds that it took, without waiting for others."""
-        jobs = self._jobs(groups)
+        jobs, session = self._jobs(groups), self.session
 
         def told(job: Job, members: int, updates: int, mean_return: float) -> None:
-            if interrupt.insisted:
+            if session.interrupt.insisted:
                 raise KeyboardInterrupt
             with self.lock:
                 steps = job.program.bound.plan.steps_per_update
                 self.done_steps += members * updates * steps
-                reporter.update(self.done_steps, mean_return)
-                if interrupt.asked and not self.is_stop_announced:
+                session.reporter.update(self.done_steps, mean_return)
+                if session.is_stopped and not self.is_stop_announced:
                     self.is_stop_announced = True
-                    reporter.notify(
+                    session.reporter.notify(
                         "finishing the chunks under way; another Ctrl-C stops at "
                         "once and loses them"
                     )
 
         def work() -> float:
             began = time.perf_counter()
-            is_stopped = lambda: interrupt.asked  # noqa: E731
+            is_stopped = lambda: session.is_stopped  # noqa: E731
             stream(jobs, self.workers, curves_of, self._keep, is_stopped, told)
             return time.perf_counter() - began
 
@@ -263,7 +238,7 @@ class SweepLoop:
             if self.folder is None:
                 self.source.add(ids, chunk)
             if self.telling is not None:
-                self.telling.add(self.group, ids, path or chunk)
+                self.telling.add(self.session.trackers, ids, path or chunk)
 
     def _result(
         self, planned: list[plans.GroupPlan], seconds: float, before: float
