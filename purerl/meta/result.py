@@ -294,12 +294,13 @@ def load_evolution(
     genome = Genome(config, resolve_env(config), settings["evolve"])
     strategy = read_strategy(settings["strategy"])
     optimiser = Optimiser(strategy, genome, settings["population"])
-    like = fresh_state(
-        optimiser,
-        jax.random.key(settings["seed"]),
-        stored["generations"],
-        max(1, len(settings["environments"])),
-    )
+    with folders.keys_of(stored):
+        like = fresh_state(
+            optimiser,
+            jax.random.key(settings["seed"]),
+            stored["generations"],
+            max(1, len(settings["environments"])),
+        )
     state, numbers = store.restore(folder, like), folders.read_summary(folder)
     if state is None:
         folders.refuse_lost_checkpoints(folder)

@@ -15,7 +15,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
 from purerl.execution.format import with_noun
-from purerl.execution.memory import require_number
+from purerl.execution.memory import require_listing
 from purerl.execution.programs import Members
 from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
@@ -24,7 +24,6 @@ from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, seeds_option
-from purerl.scale.devices import make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
@@ -308,7 +307,7 @@ def check_size(space: Space, asked: SearchOptions, size: int) -> tuple[int, ...]
         ConfigError: they cannot, or the searches are no seeds.
     """
     agents = size * num_seeds(asked.searches)
-    require_number(space.bound, agents, make_workers())
+    require_listing(agents, space.bound.config.total_timesteps)
     return check_seeds(asked.searches, "searches")
 
 

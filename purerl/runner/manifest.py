@@ -80,7 +80,11 @@ def open_run(
         spread, here = stored["data_parallel"], len(jax.local_devices())
         if spread not in (0, here):
             found.append(f"it is spread over {spread} devices, here are {here}")
-        before = _of_length(stored, new) if options.extend else stored
+        before = (
+            _of_length(stored, new, config.steps_per_update)
+            if options.extend
+            else stored
+        )
         asked = {f"{name}_asked": new[name] for name in KEPT[:3]}
         free = (DIVERGED, "start", "keep_checkpoints")
         return found + differences(before, {**new, **asked}, free=free)
@@ -90,8 +94,8 @@ def open_run(
         return {**stored, "keep_checkpoints": kept}
 
     stored = folders.open_folder(folder, spec, compare=compare, merge=merge)
-    if options.extend:
-        stored = _extend(folder, stored, config)
+    if options.extend and config.total_timesteps != stored["config"]["total_timesteps"]:
+        _extend(folder, stored, config)
     return stored
 
 
@@ -120,18 +124,20 @@ def _edits(folder: Path, config: dict[str, Any]) -> list[str]:
     return [f"{CONFIG} was changed after the run began: {x}" for x in found]
 
 
-def _of_length(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _of_length(
+    stored: dict[str, Any], new: dict[str, Any], each: int
+) -> dict[str, Any]:
     """What is stored, as if the run had had the steps of the new one.
 
     Raises:
-        ConfigError: these are fewer.
+        ConfigError: these are not even one update more, nor the same.
     """
     config, given = stored["config"], new["config"]
     steps, more = (x["total_timesteps"] for x in (config, given))
-    if more < steps:
+    if more != steps and more // each <= steps // each:
         raise ConfigError(
-            f"extend: the run was started for {steps:,} steps, and total_timesteps is "
-            f"{more:,}; give a larger number."
+            f"extend: total_timesteps is {more:,}, no update more than the run's "
+            f"{steps:,}; give at least {(steps // each + 1) * each:,}."
         )
     # See `with_values_of`.
     shares = auto.FOLLOWED.keys() & config.keys() if more > steps else ()
@@ -139,32 +145,16 @@ def _of_length(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {**stored, "config": {**config, **changed}}
 
 
-def _extend(
-    folder: Path, stored: dict[str, Any], config: TrainConfig
-) -> dict[str, Any]:
-    """Let a run's folder say that the run is a longer one from now on.
-
-    Raises:
-        ConfigError: there is not one update more.
-    """
-    steps, more = stored["config"]["total_timesteps"], config.total_timesteps
-    each = config.steps_per_update
-    if more == steps:
-        return stored
-    if more // each <= steps // each:
-        raise ConfigError(
-            f"extend: {more:,} steps are no update more than the run's {steps:,}; an "
-            f"update has {each:,}: give at least {(steps // each + 1) * each:,}."
-        )
+def _extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
+    """Let a run's folder say that the run is a longer one from now on."""
     # Evaluations and annealed numbers of the longer run are others from here on. First,
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
     saved_records(folder, stored["seeds"]).begin_trackers_anew()
     # They are of the shorter run, and must not outlive a kill.
     for name in (folders.SUMMARY, CURVE, CONFIG):
         (folder / name).unlink(missing_ok=True)
-    longer = {**stored, "config": serialise.to_dict(config)}
-    folders.write(folder, longer)
-    return longer
+    stored["config"] = serialise.to_dict(config)
+    folders.write(folder, stored)
 
 
 def load_run(folder: Path) -> dict[str, Any]:
@@ -191,14 +181,13 @@ def read_config(
         ConfigError: it holds an environment object, names what is not registered, or
             has a field that this version does not know.
     """
-    env, is_run = stored["config"]["env"], reader == "load_run"
-    if str(env).startswith("<"):
+    env = str(stored["config"]["env"])
+    if env.startswith("<"):
+        again = ", or purerl.run(config, ..., resume=True)" * (reader == "load_run")
         raise ConfigError(
-            f"what is in {folder} was trained in an environment object, {env}, which "
-            "no file can hold, as it is not of a class at the top level of a module, "
-            "called with what are its attributes; pass config=, with that environment "
-            f"in it: purerl.{reader}(folder, config)"
-            + (", or purerl.run(config, ..., resume=True)." if is_run else ".")
+            f"{folder} was trained in an environment object, {env}, which no file can "
+            "hold, as it is not of a class at the top level of a module; pass config=: "
+            f"purerl.{reader}(folder, config){again}."
         )
     try:
         return serialise.from_dict(stored["config"])
@@ -309,10 +298,7 @@ def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
 
 
 def evaluations(bound: Bound) -> str:
-    """Say how many evaluations a run has, and how long they may be.
-
-    If there are fewer than asked for, also why.
-    """
+    """Say how many evaluations a run has, how long they may be, and if they are few."""
     config, planned = bound.config, len(bound.plan.evaluate_after)
     if not planned:
         return "no evaluations"
@@ -323,11 +309,9 @@ def evaluations(bound: Bound) -> str:
     )
     if planned == config.num_evaluations:
         return words
-    reason = (
-        "an update each"
-        if planned == bound.plan.num_updates
-        else f"{planned} affordable within eval_share={config.eval_share:g}"
-    )
+    reason = "one for every update"
+    if planned < bound.plan.num_updates:
+        reason = f"affordable within eval_share={config.eval_share:g}"
     return f"{words} ({config.num_evaluations} asked for, {reason})"
 
 

@@ -186,7 +186,7 @@ def restore(
     if not with_states:
         return Restored(steps, None)
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
+    states = checkpoint.unflatten(flat, shapes, checkpoints)
     return Restored(steps, states)
 
 

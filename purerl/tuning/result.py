@@ -29,7 +29,14 @@ from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.options import FIXED
 from purerl.runner.result import Best
-from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.base import (
+    Member,
+    Piece,
+    TrackedRun,
+    ended,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.space.axes import from_dict, in_a_line
 from purerl.storage import folders
@@ -358,11 +365,11 @@ def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
 
 def tell(group: Group, rows: Sequence[Row]) -> None:
     """Tell trackers the finished trials among some."""
-    ended = [row for row in rows if row.state in STATES]
-    group.add([row.number for row in ended], lambda: map(_ended, ended))
+    known = [row for row in rows if row.state in STATES]
+    group.add([row.number for row in known], lambda: map(_ended, known))
 
 
-def _ended(row: Row) -> Ended:
+def _ended(row: Row) -> Piece:
     """A finished trial as trackers are told it.
 
     `train/score` is its mean score over the seeds along the way, `trial/score` that of
@@ -381,7 +388,7 @@ def _ended(row: Row) -> Ended:
     }
     params = {**row.params, "trial": row.number, "state": row.state}
     member = Member(f"trial={row.number}", None, params)
-    return Ended(row.number, member, [*rows, last])
+    return ended(row.number, member, [*rows, last])
 
 
 def tracked_files(result: TuneResult) -> Files:
