@@ -85,12 +85,12 @@ class HostedProgram:
         def call(*args: Any) -> Any:
             if not programs:
                 began = time.perf_counter()
-                lowered = jax.jit(function, donate_argnums=given).lower(*args)
                 with warnings.catch_warnings():
                     # Networks may come out in other shapes; a buffer, which is large,
                     # does not.
                     unused = "Some donated buffers were not usable"
                     warnings.filterwarnings("ignore", unused)
+                    lowered = jax.jit(function, donate_argnums=given).lower(*args)
                     programs.append(lowered.compile(compiler_options()))
                 self.compile_seconds += time.perf_counter() - began
             return programs[0](*args)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self
 
+from purerl.execution.format import say
+
 # A closed terminal signals once by the shell and once by the kernel; srun forwards what
 # its job gets as well. What comes so soon after the first is the same wish.
 REPEAT_SECONDS = 1.0
@@ -73,6 +75,9 @@ class Interrupt:
             _Last.number, self._was_asked = signal.Signals(number), True
             if is_ending:
                 _Last.when = time.monotonic()
+            # In a thread: the signal may have come in the middle of another sentence.
+            words = "finishing what is under way; another signal stops at once"
+            threading.Thread(target=say, args=(words,), daemon=True).start()
 
     def __exit__(self, *error: Any) -> None:
         for number, old in self._old.items():

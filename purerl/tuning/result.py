@@ -166,7 +166,6 @@ class TuneResult(Shown):
         finished: Whether as many trials as asked for have finished.
         summary: Numbers of this call: steps, seconds, compilations.
         out: The folder, if any.
-        env: Name of the environment that the config's stands in for, if one does.
     """
 
     space: Space
@@ -176,7 +175,6 @@ class TuneResult(Shown):
     finished: bool
     summary: dict[str, Any]
     out: Path | None
-    env: str | None = None
 
     @property
     def best_row(self) -> Row | None:
@@ -188,8 +186,7 @@ class TuneResult(Shown):
         """The config of the best trial; None before any is complete."""
         if self.best_row is None:
             return None
-        config = self.space.config_at(self.space.point(self.best_row.params))
-        return config.replace(env=self.env) if self.env else config
+        return self.space.config_at(self.space.point(self.best_row.params))
 
     def view(self) -> View:
         """Return what the study tells of itself."""
@@ -477,10 +474,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     """
     folder = stored_folder(folder)
     stored = folders.load_kind(folder, KIND, FORMAT)
-    env = None
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
-        env = None if is_whole else serialise.env_name(stored["config"]["env"])
+    config = config or manifest.read_config(folder, stored, "load_tune")
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = read_trials(folder)
@@ -499,7 +493,6 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     return TuneResult(
         space=Space(config, from_dict(stored["axes"])),
         rows=tuple(rows),
-        env=env,
         holdout=read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),
         finished=done >= trials,

@@ -71,6 +71,7 @@ class Writer:
         status: Status with which it was closed, empty before.
         failed: Whether it is called no more, because it raised or was given up.
         has_begun: Whether it is open, or was.
+        is_late: Whether there is still something to be done.
     """
 
     def __init__(self, tracker: Tracker, group: "Group") -> None:
@@ -78,16 +79,12 @@ class Writer:
         self.in_thread = group.in_threads and tracker.background
         self.status, self.told = "", set[int]()
         self.failed = self.has_begun = self._is_cut = False
+        self.is_late = True
         self._place = 0  # The place among the group's items.
         self._error: BaseException | None = None
         # A row counts when `flush` returns. Without one, when `log` does.
         has_flush = type(tracker).flush is not Tracker.flush
         self._batch = BATCH_ROWS if has_flush else 1
-
-    @property
-    def is_late(self) -> bool:
-        """Whether there is still something to be done."""
-        return not (self.status or self.failed)
 
     def begin(self, run: TrackedRun, stored: Mapping[str, Any]) -> None:
         """Open the tracker, and wait until it is open.
@@ -147,6 +144,7 @@ class Writer:
     def _attempt(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
+            self.is_late = not (self.status or self.failed)
         except BaseException as error:
             if not (self.in_thread or isinstance(error, Exception)):
                 self._is_cut = True  # Ctrl-C: what is left is sent another time.
@@ -204,7 +202,7 @@ class Writer:
         """Leave the tracker out; return whether it was not left out before."""
         if self.failed:
             return False
-        self._error, self.failed = error, True
+        self._error, self.failed, self.is_late = error, True, False
         self._group.notify_all()
         if self.has_begun or not self._is_new:
             self._group.notify(
@@ -270,8 +268,8 @@ class Group:
                 are told when they end.
             notify: Function that prints a sentence for people.
             total: Number of pieces that there are. Where it is given, trackers that
-                have everything are left out, and the others say where to look at what
-                they write.
+                have everything are left out. The others say where to look at what they
+                write.
             is_fixed: Whether another number of members makes it another sweep, whose
                 members have other numbers.
 
@@ -305,13 +303,9 @@ class Group:
             raise
         self._has_begun = True
         self.remember()
-        for sentence in self.where() if total is not None else ():
-            notify(sentence)
-
-    def where(self) -> list[str]:
-        """Return sentences about how to look at what the trackers write."""
-        working = [w.tracker for w in self._writers if not w.failed]
-        return [text for tracker in working if (text := tracker.where())]
+        for writer in self._writers:
+            if not writer.failed and (sentence := writer.tracker.where()):
+                notify(sentence)
 
     def log(self, kind: str, member: int, row: Row) -> None:
         """Take a row for all.
@@ -370,7 +364,7 @@ class Group:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
-        if kind is not None:
+        if kind is not None and self._has_begun:
             stopped = issubclass(kind, KeyboardInterrupt)
             self.close("interrupted" if stopped else "failed")
 
@@ -401,7 +395,7 @@ class Group:
             self.notify("not waiting for trackers any longer.")
         for writer in self._writers:
             # A call that goes on is left to itself.
-            writer.failed = writer.failed or writer.is_late
+            writer.failed, writer.is_late = writer.failed or writer.is_late, False
         self.notify_all()
 
     def _wait(self, is_finished: bool) -> None:
@@ -453,12 +447,13 @@ class Group:
         What is stored of others stays. Another worker of the same study may have told
         a tracker more meanwhile.
         """
-        folder, named = self.run.folder, [w for w in self._writers if w.tracker.id]
+        named = {w.tracker.name: w for w in self._writers if w.tracker.id}
+        folder = self.run.folder
         if folder is None or not (self._has_begun and named):
             return
         with _lock:
             stored = load_stored(folder)
-            for writer in named:
+            for name, writer in named.items():
                 tracker, told = writer.tracker, writer.told
                 entry = {
                     "id": tracker.id,
@@ -466,11 +461,11 @@ class Group:
                     "total": self._total,
                     "status": writer.status,
                 }
-                known = stored.get(tracker.name, {})
+                known = stored.get(name, {})
                 if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
                     told |= told_in(known)
                 entry["told"] = list(_ranges(sorted(told)))
-                stored[tracker.name] = entry
+                stored[name] = entry
             write_json(folder / TRACKERS_FILE, stored)
 
 
