@@ -1,12 +1,11 @@
 """The progress of a run: a bar on a terminal or in a notebook, lines elsewhere."""
 
 import html
-import io
 import math
 import time
 from typing import Any, Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
@@ -21,10 +20,8 @@ from purerl.metrics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.
-WIDTH = 110  # Letters of a line of a table in a notebook.
-LOOKS = {  # Of lines, of tables, and of what is said whether progress is shown or not.
+LOOKS = {  # Of lines, and of what is said whether progress is shown or not.
     "div": ' style="white-space:pre-line"',
-    "pre": ' style="font-family:monospace;line-height:1.2"',
     "b": ' style="display:block"',
 }
 
@@ -114,16 +111,6 @@ class Reporter:
         """Print a line with rich's markup above the bar, where progress is shown."""
         if self.enabled:
             self._print(text)
-
-    def table(self, renderable: RenderableType) -> None:
-        """Print a table, where progress is shown."""
-        if self.enabled and self.cell is not None:
-            text = io.StringIO()
-            look = {"width": WIDTH, "force_jupyter": False, "force_terminal": False}
-            Console(file=text, **look).print(renderable)
-            self.cell.line(text.getvalue(), "pre")
-        elif self.enabled:
-            self.console.print(renderable)
 
     def notify(self, text: str) -> None:
         """Print a line whether progress is shown or not; brackets are no markup."""

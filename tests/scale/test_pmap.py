@@ -16,7 +16,7 @@ from purerl.scale.devices import (
     make_workers,
     run_blocks,
 )
-from purerl.space.design import expand, size_of
+from purerl.space.axes import expand, size_of
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 pytestmark = pytest.mark.optimised
