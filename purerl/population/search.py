@@ -29,8 +29,7 @@ from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.space.axes import in_a_line, variable_of
-from purerl.space.design import axes_option
+from purerl.space.axes import axes_option, in_a_line, variable_of
 from purerl.storage import folders
 from purerl.sweeps.groups import check_axes
 from purerl.train import make_policy
