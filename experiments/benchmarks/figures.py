@@ -121,7 +121,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
         [_estimated(config, agents) for agents in widths],
         color=style.COLOURS[0],
         linestyle="--",
-        label="purerl, `purerl plan --device h200 --no-compile`",
+        label="purerl, `purerl plan --device h200`",
     )
     axes.set_xscale("log", base=2)
     style.log_axis(axes, "y")
