@@ -152,8 +152,8 @@ class _Lanes:
         if seeds is None and self._carry is not None:
             return self._carry[0].reshape(count)
         if seeds is None:
-            seeds = self.np_random.integers(2**32, size=count).tolist()
-        return _make_keys(np.asarray([seed % 2**32 for seed in seeds], np.uint32))
+            seeds = list(self.np_random.integers(2**32, size=count))
+        return _make_keys(np.asarray([int(seed) % 2**32 for seed in seeds], np.uint32))
 
     def _running(self) -> Lane:
         """The lane or the lanes, of which there must be some."""

@@ -135,7 +135,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
 
 def _estimated(config: Any, agents: int) -> float:
     described = estimate.load_device("h200")
-    found = estimate.estimate(bind(config), agents, 64, described, is_compiled=False)
+    found = estimate.estimate(bind(config), agents, 64, described)
     return found.seconds
 
 

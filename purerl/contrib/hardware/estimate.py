@@ -98,7 +98,7 @@ def load_device(name: str | Path) -> Device:
             f"device: {', '.join(NUMBERS)} in {path} must be positive numbers, got "
             f"{numbers}."
         )
-    return Device(str(fields.get("name", path.stem)), *numbers, sources)
+    return Device(str(fields.get("name", path.stem)), *numbers, sources=sources)
 
 
 # The share of a device's peaks at which the arithmetic and the bytes of a program's
