@@ -10,8 +10,6 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.execution import memory
-from purerl.execution.programs import Members, Program
-from purerl.scale.devices import make_workers
 from purerl.train import bind, make_segment
 from tests.helpers import slow_but, tiny_config
 
@@ -58,19 +56,6 @@ def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsy
 
 
 @pytest.mark.slow
-def test_the_estimate_is_the_state_and_its_gradients():
-    bound = bind(tiny_config())
-    members = Members(jax.random.split(jax.random.key(0), 2), {})
-    built = Program(bound, members, 3, make_workers()[:1])
-    shapes = built.member_shapes()
-    state = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
-    gradients = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes.params))
-    assert memory.least_bytes(shapes) == state + gradients
-    assert built.memory().state == state
-    assert gradients < state
-
-
-@pytest.mark.slow
 def test_agents_that_do_not_fit_together_are_said_before_they_are_made(
     monkeypatch, tmp_path
 ):
@@ -97,13 +82,4 @@ def test_agents_without_number_are_said_at_once(command, tmp_path, capsys):
     assert error.startswith(f"purerl {command}: ")
     assert "100,000,000 agents" in error
     assert "GiB" in error and "hours" in error
-    assert not (tmp_path / "x").exists()
-
-
-def test_a_replay_buffer_beyond_32_bits_is_refused(tmp_path, capsys):
-    flags = ("--total-timesteps", "4000000000", "--buffer-size", "4000000000")
-    args = ["train", "--algorithm", "sac", "--env", "Pendulum-v1", *flags]
-    assert main([*args, "--out", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "buffer_size must be at most 2147483647 (32 bits), got 4000000000" in error
     assert not (tmp_path / "x").exists()
