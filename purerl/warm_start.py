@@ -89,7 +89,9 @@ def choose(
     unused = {
         name.rpartition(".")[0]
         for name, value in scales.items()
-        if name.endswith(".count") and _is_known(value) and not np.any(value)
+        if name.endswith(".count")
+        and _is_known(value)
+        and not np.any(np.asarray(value))
     }
     used = {n: x for n, x in scales.items() if n.rpartition(".")[0] not in unused}
     return chosen | used
