@@ -220,8 +220,8 @@ class RunLoop:
         lines = [f"resuming {self.folder} after update {self.first:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)
-        note = folders.differences_of_versions(folders.load(self.folder))
-        return [*lines, f"[yellow]{note}"] if note else lines
+        self.session.compare_versions(folders.load(self.folder))
+        return lines
 
     def _train(self, restored: Restored | None) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""

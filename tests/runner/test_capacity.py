@@ -1,6 +1,5 @@
 """What cannot fit, or would take for ever, is said before anything is compiled."""
 
-import re
 import time
 
 import jax
@@ -49,9 +48,7 @@ def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsy
     assert time.monotonic() - began < 60  # it waited for a failed allocation once
     error = capsys.readouterr().err
     assert f"purerl {args[0]}: memory: one agent needs at least " in error
-    numbers = int(re.findall(r"has ([\d,]+) numbers", error)[0].replace(",", ""))
     assert "GiB" in error and "smaller network" in error
-    assert 1e10 <= numbers < 3e10  # a layer of 100,000 by 100,000, or all of them
     assert not list(tmp_path.glob("x/manifest.json")) or args[0] != "train"
 
 

@@ -191,7 +191,6 @@ def test_one_agent_for_all_goes_on_with_the_keys_of_the_new_seeds(tiny, stopped)
         ),
         (lambda f: f / "nothing", {}, "there is no folder"),
         (lambda f: 3, {}, "start must be the folder of a run, or purerl.Start"),
-        (lambda f: purerl.Start(f, " "), {}, "start needs a folder and parts"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
