@@ -64,28 +64,18 @@ def truncation(
     count = min(math.ceil(quantile * size - 1e-9), size // 2)
     top = healthy[: max(count, 1)]
     known = np.isfinite(fitness.score)
-    if known.any():
-        top = top[known[top]]
-    else:
-        top = healthy  # Nothing tells them apart yet.
+    score = np.where(known, fitness.score, -np.inf)  # Unknown is below every number.
+    # Where nothing is known, nothing tells them apart yet.
+    top = top[known[top]] if known.any() else healthy
     bottom = order[size - count :]
     parents = np.arange(size)
     for member in range(size):
         rng = np.random.default_rng([*stream, member, _EXPLOIT])
         parent = int(top[rng.integers(len(top))])
-        if fitness.diverged[member]:
-            parents[member] = parent
-        elif member in bottom and _is_better(fitness, parent, member):
+        is_worse = member in bottom and score[parent] > score[member]
+        if fitness.diverged[member] or is_worse:
             parents[member] = parent
     return parents
-
-
-def _is_better(fitness: common.Fitness, one: int, other: int) -> bool:
-    """Return whether `one` scores higher; an unknown score is below every known one."""
-    if not np.isfinite(fitness.score[one]):
-        return False
-    unknown = not np.isfinite(fitness.score[other])
-    return bool(unknown or fitness.score[one] > fitness.score[other])
 
 
 def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
@@ -238,8 +228,7 @@ class PBTResult(common.Result):
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
-        rows = [step.after.parents % self.size for step in self.steps]
-        return self._rounds(rows)
+        return self._rounds([step.after.parents % self.size for step in self.steps])
 
     def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""

@@ -454,23 +454,23 @@ class Result(Shown):
                 "go on."
             )
         last, searches = self.steps[-1].after, self.places(seed)
-        # By place among all members, in the order of `states`.
-        scores = dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
+        # In the order of `states`, of those that reached the end.
+        scores, places = last.score[last.parents].tolist(), last.alive.tolist()
         known = [
-            place
-            for place, score in scores.items()
-            if place // self.size in searches and np.isfinite(score)
+            row
+            for row, place in enumerate(places)
+            if place // self.size in searches and np.isfinite(scores[row])
         ]
         if not known:
             raise ConfigError("no member of the search has a score at the end.")
-        place = max(known, key=scores.__getitem__)  # the first of equals
-        number, member = divmod(place, self.size)
+        row = max(known, key=scores.__getitem__)  # the first of equals
+        number, member = divmod(places[row], self.size)
         schedule = self.schedule(self.seeds[number], member)
-        row, point = list(scores).index(place), schedule.values[-1]
+        point = schedule.values[-1]
         return BestMember(
             seed=self.seeds[number],
             member=member,
-            score=float(scores[place]),
+            score=scores[row],
             point=point,
             config=self.space.config_at(point),
             schedule=schedule,

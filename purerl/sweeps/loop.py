@@ -7,7 +7,6 @@ be cut in any way.
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -143,7 +142,13 @@ class SweepLoop:
             where = text.quoted(self.folder) if self.folder else "FOLDER"
             reporter.notify(f"stopped; the same sweep with --out {where} goes on")
         elif not is_complete:
-            reporter.info(end_line(numbers))
+            reporter.info(
+                f"{text.with_noun(trained, 'member')}, "
+                f"{text.format_count(steps)} steps in {text.format_duration(seconds)} "
+                f"({numbers['steps_per_second']:,} steps/s), compiled "
+                f"{text.with_noun(numbers['compilations'], 'program')} in "
+                f"{self.compiler.seconds:.1f} s"
+            )
         return result
 
     def _open(self, folder: Path) -> set[str]:
@@ -323,15 +328,3 @@ def group_label(group: Group) -> str:
     }
     shared = group.static | parts
     return ", ".join(f"{n}={x}" for n, x in shared.items()) or "all"
-
-
-def end_line(summary: Mapping[str, Any]) -> str:
-    """Return a line that says how a sweep went."""
-    return (
-        f"{text.with_noun(summary['trained_members'], 'member')}, "
-        f"{text.format_count(summary['env_steps'])} steps in "
-        f"{text.format_duration(summary['train_seconds'])} "
-        f"({summary['steps_per_second']:,} steps/s), "
-        f"compiled {text.with_noun(summary['compilations'], 'program')} in "
-        f"{summary['compile_seconds']:.1f} s"
-    )

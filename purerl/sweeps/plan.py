@@ -59,9 +59,8 @@ class SweepOptions(Segmented):
         "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
         "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
         "uniform(0.9,1.0), choice(4,8).",
-        "Values by (dotted) name of the field, or in a random design a distribution "
-        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
-        "field too: what the other algorithm has in common is carried over.",
+        "Values by (dotted) name of the field, or in a random design a distribution. "
+        "`algorithm` is one too: what the other has in common is carried over.",
         needed=False,
     )
     _: KW_ONLY

@@ -483,17 +483,14 @@ class Telling:
         place, seed = divmod(number, len(self.result.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
         agent = self.result.seeds[seed]
-        texts = [
-            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in {**values, "seed": agent}.items()
-        ]
         rows = [
             {"kind": kind, **told}
             for kind in TOLD
             for told in _rows(arrays, f"{kind}/", row)
         ]
         rows.sort(key=lambda told: told["env_steps"])
-        return ended(number, Member(", ".join(texts), agent, values), rows)
+        name = labels.in_a_line({**values, "seed": agent})
+        return ended(number, Member(name, agent, values), rows)
 
 
 def _rows(
