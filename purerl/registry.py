@@ -6,11 +6,13 @@ the package of the kind makes and fills. The functions at the end look in all of
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from purerl.config import ConfigError
+import jax
+
+from purerl.config import ConfigError, how_to_read, is_part, shown
 from purerl.envs.adapters.packages import object_at
 from purerl.envs.options import guess
 
@@ -64,6 +66,40 @@ def loaded(values: dict[str, T]) -> dict[str, T]:
         if value is not None:
             found[name] = value
     return found
+
+
+def check_part(name: str, part: Any, example: str, calls: str = "__call__") -> None:
+    """Refuse what is no callable dataclass: a class, text, a function.
+
+    Args:
+        name: Field of the config that holds it.
+        part: Value of the field.
+        example: A part of its kind, as it is written.
+        calls: Functions that it must have, for the sentence.
+    """
+    if isinstance(part, type):
+        raise ConfigError(
+            f"{name} must be an instance, got the class {part.__name__}; call it to "
+            f"make one, such as {example}."
+        )
+    # A part without numbers has no leaves, so that its structure looks like one.
+    if not is_part(part) or jax.tree_util.all_leaves([part]):
+        raise ConfigError(
+            f"{name} must be an instance of a flax.struct.dataclass with {calls}, such "
+            f"as {example}, got {shown(part)}.{how_to_read(part)}"
+        )
+
+
+def tried(name: str, part: Any, words: str, call: Callable[[], T]) -> T:
+    """Return what a part makes of shapes; refuse one that fails on them."""
+    try:
+        return call()
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{name} must {words}; {type(part).__name__} failed on them: {error}."
+        ) from error
 
 
 class Registry:
@@ -128,24 +164,6 @@ class Registry:
                 )
         self.classes[name] = cls
 
-    def class_of(self, name: Any) -> type:
-        """Return the class that `name_of` named.
-
-        Raises:
-            ConfigError: there is no part of this kind and name.
-        """
-        found = self.find(name)
-        if found is not None:
-            return found
-        if ":" in str(name):
-            return _imported(str(name), self.kind, self.base)
-        raise ConfigError(
-            f"there is no {self.kind} {name!r}.{guess(name, self.classes)} "
-            f"{self.plural.capitalize()}: {', '.join(self.classes)}. "
-            f"{self.call}(name, cls) adds one; an import path such as "
-            f"mypackage.parts:Mine is one too. {ON_COMMAND_LINE}"
-        )
-
     def find(self, name: Any) -> type | None:
         """Return the class that `name_of` named; None where there is none.
 
@@ -188,14 +206,15 @@ def class_of(name: Any, kind: str = "") -> type:
         found = registry.find(name)
         if found is not None:
             return found
-    if len(asked) == 1 or not isinstance(name, str):
-        return asked[0].class_of(name)
-    if ":" in name:
-        return _imported(name, "part")
-    calls = ", ".join(registry.call for registry in asked)
+    if ":" in str(name):
+        is_one = len(asked) == 1
+        return _imported(str(name), kind or "part", asked[0].base if is_one else object)
     known = [name for one in asked for name in one.classes]
+    words = f"{asked[0].plural.capitalize()}: {', '.join(known)}. " if kind else ""
+    calls = " or ".join(f"{registry.call}(name, cls)" for registry in asked)
     raise ConfigError(
-        f"there is no part {name!r}.{guess(name, known)} These add one: {calls}. "
+        f"there is no {kind or 'part'} {name!r}.{guess(name, known)} {words}{calls} "
+        "adds one; an import path such as mypackage.parts:Mine is one too. "
         f"{ON_COMMAND_LINE}"
     )
 

@@ -113,9 +113,8 @@ def _plan_sweep(asked: Any) -> Planned:
     """Print the plan of a sweep with a folder, which is not made."""
     given = asked.of(type(asked)) | {"out": asked.out or Path("runs"), "extend": False}
     planned = plans.plan(asked.config, **given)
-    console = Console()
-    console.print(sweeps.plan_table(planned))
-    console.print(sweeps.plan_lines(planned), highlight=False)
+    lines = sweeps.plan_lines(planned)
+    Console().print(lines, highlight=False, markup=False, soft_wrap=True)
     return [], ""
 
 

@@ -18,8 +18,14 @@ from purerl.cli.flags import ConfigSource, option
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware import estimate as estimates
 from purerl.execution import dry_run
-from purerl.execution.format import format_duration, program, quoted
-from purerl.execution.memory import require_number
+from purerl.execution.format import (
+    format_bytes,
+    format_duration,
+    program,
+    quoted,
+    with_noun,
+)
+from purerl.execution.memory import require_listing
 from purerl.execution.programs import segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
@@ -30,15 +36,14 @@ from purerl.runner.start import (
     read_start,
     with_values_of_start,
 )
-from purerl.scale.devices import make_workers, use_all_cores
+from purerl.scale.devices import use_all_cores
 from purerl.sweeps import plan
-from purerl.sweeps.loop import lanes_table
 from purerl.train import bind
 
 
 @dataclasses.dataclass(kw_only=True)
 class Absent:
-    """Options of commands that plan for a device that is not here."""
+    """The option of commands that plan for a device that is not here."""
 
     device: Annotated[
         str | None,
@@ -47,13 +52,6 @@ class Absent:
             f"{', '.join(estimates.names())}, or a YAML file that describes one."
         ),
     ] = None
-    compile: Annotated[
-        bool,
-        option(
-            "Compile for the device of --device where its compiler is installed, which "
-            "takes a minute."
-        ),
-    ] = True
 
 
 Show = Callable[[Sequence[dry_run.Part], Any, str], None]
@@ -61,8 +59,6 @@ Show = Callable[[Sequence[dry_run.Part], Any, str], None]
 
 def plan_of(parsed: Any) -> Show:
     """Return what shows the cost of agents: here, or on the device that flags name.
-
-    Call it before the first computation.
 
     Raises:
         ConfigError: there is no such device, or nothing is planned.
@@ -72,10 +68,7 @@ def plan_of(parsed: Any) -> Show:
         return show_cost
     if not parsed.dry_run:
         raise ConfigError(f"--device {name} is for a plan: add --dry-run.")
-    device = estimates.load_device(name)
-    if parsed.compile and estimates.is_installed():
-        estimates.allow_without_gpu()
-    return partial(show_estimate, device, parsed.compile)
+    return partial(show_estimate, estimates.load_device(name))
 
 
 def show_cost(parts: Sequence[dry_run.Part], asked: Any, note: str = "") -> None:
@@ -84,22 +77,16 @@ def show_cost(parts: Sequence[dry_run.Part], asked: Any, note: str = "") -> None
 
 
 def show_estimate(
-    device: estimates.Device,
-    is_compiled: bool,
-    parts: Sequence[dry_run.Part],
-    asked: Any,
-    note: str = "",
+    device: estimates.Device, parts: Sequence[dry_run.Part], asked: Any, note: str = ""
 ) -> None:
     """Print estimates of agents on a device, and how they are made."""
     console, total = Console(highlight=False, soft_wrap=True, markup=False), 0.0
     for bound, agents, env_steps, _ in parts:
         length = segment_length(bound, asked.segment_updates)
-        options = {"lanes": asked.lanes, "is_compiled": is_compiled}
-        cost = estimates.estimate(bound, agents, length, device, **options)
+        cost = estimates.estimate(bound, agents, length, device, asked.lanes)
         console.print("\n".join(estimates.lines(bound.env.name, cost)))
-        if bound is parts[-1].bound:
-            console.print("\n".join(estimates.how(cost)))
         total += cost.seconds * env_steps / cost.env_steps
+    console.print("\n".join(estimates.how(device)))
     if note:
         console.print(f"about {format_duration(total)} in all{note}")
 
@@ -159,7 +146,7 @@ def main_train(argv: Sequence[str], name: str = "train") -> int:
         given["resume"] = "auto" if parsed.resume else False
         if parsed.dry_run:
             asked = RunOptions(**given)
-            show_plan([planned(asked, parsed.device is None)], asked, "")
+            show_plan([planned(asked)], asked, "")
             return 0
         if not (parsed.out or parsed.resume):
             given["out"] = default_folder(serialise.env_name(given["config"].env))
@@ -179,8 +166,8 @@ def main_train(argv: Sequence[str], name: str = "train") -> int:
     return 0
 
 
-def planned(asked: RunOptions, is_here: bool) -> dry_run.Part:
-    """Return what a run would train, here or elsewhere.
+def planned(asked: RunOptions) -> dry_run.Part:
+    """Return what a run would train.
 
     Raises:
         ConfigError: what the run itself would refuse.
@@ -190,8 +177,8 @@ def planned(asked: RunOptions, is_here: bool) -> dry_run.Part:
     bound = bind(with_values_of_start(start, asked.config))
     if asked.folder is not None:
         manifest.check_new(asked.folder)
-    if is_here:  # Before so many seeds are listed.
-        require_number(bound, num_seeds(asked.seeds), make_workers())
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
+    require_listing(num_seeds(asked.seeds), steps)
     seeds = check_seeds(asked.seeds)
     begun = None if start is None else read_start(start, bound, seeds)
     return dry_run.whole_runs(bound, len(seeds), begun.first_update if begun else 0)
@@ -279,7 +266,7 @@ def _draw(result: RunResult) -> None:
 
 @dataclasses.dataclass(kw_only=True)
 class FindLanes:
-    """Measure training throughput over lane widths, as `sweep --lanes auto` does."""
+    """Measure training throughput over lane widths, for `--lanes`."""
 
     widths: Annotated[
         tuple[int, ...],
@@ -301,7 +288,13 @@ def main_lanes(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         seconds=parsed.seconds,
     )
-    console = Console(highlight=False)
-    console.print(lanes_table(rates))
-    console.print(f"fastest: --lanes {plan.best_of(rates)}")
+    best = max(rate.steps_per_second for rate in rates)
+    for rate in rates:
+        print(
+            f"{with_noun(rate.lanes, 'lane')}: {rate.steps_per_second:,.0f} steps/s "
+            f"with all workers busy ({rate.steps_per_second / best:.0%} of the best), "
+            f"{format_bytes(rate.memory)} a worker, "
+            f"compiled in {rate.compile_seconds:.1f} s"
+        )
+    print(f"fastest: --lanes {plan.best_of(rates)}")
     return 0

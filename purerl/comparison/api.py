@@ -75,11 +75,11 @@ from purerl.space.points import (
 from purerl.storage import folders
 from purerl.storage.files import locked
 from purerl.sweeps.groups import (
-    canonical,
     check_pieces,
     check_setting,
     group_of_pieces,
     group_points,
+    written,
 )
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
@@ -315,7 +315,7 @@ class Entry(NamedTuple):
     @property
     def id(self) -> str:
         """A hash of what is trained, which names the file of its scores."""
-        later = [[piece.first, canonical(piece.values)] for piece in self.pieces[1:]]
+        later = [[piece.first, written(piece.values)] for piece in self.pieces[1:]]
         about = [self.environment, serialise.to_dict(self.trained), later]
         text = json.dumps(about, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -26,7 +26,14 @@ from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
 from purerl.report.statistics import heading_of
 from purerl.runner.arguments import stored_folder
-from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.base import (
+    Member,
+    Piece,
+    TrackedRun,
+    ended,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
@@ -382,7 +389,7 @@ def tell(group: Group, about: Mapping[str, Any], found: Known) -> None:
     environments, settings = about["environments"], about["settings"]
     pairs = [(environment, name) for environment in environments for name in settings]
 
-    def ended(pair: tuple[str, str], scores: Trained) -> Ended:
+    def piece(pair: tuple[str, str], scores: Trained) -> Piece:
         """Rows of all seeds together: means under the name itself, and extremes."""
         environment, name = pair
         rows: list[dict[str, Any]] = [
@@ -399,11 +406,11 @@ def tell(group: Group, about: Mapping[str, Any], found: Known) -> None:
         where = {"environment": environment, "setting": name}
         title = f"{environment}, {name}" if len(environments) > 1 else name
         member = Member(title, None, {**where, **(settings[name] or {})})
-        return Ended(pairs.index(pair), member, rows)
+        return ended(pairs.index(pair), member, rows)
 
     numbers = [pairs.index(pair) for pair in found]
     told = dict(found)
-    group.add(numbers, lambda: [ended(pair, scores) for pair, scores in told.items()])
+    group.add(numbers, lambda: [piece(pair, scores) for pair, scores in told.items()])
 
 
 def tracked_files(folder: Path | None) -> Files:

@@ -1,7 +1,6 @@
 """Memory: what programs need, as shapes or the compiler say, and what there is."""
 
 import contextlib
-import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,9 +19,7 @@ from purerl.types import PyTree
 # The share of the free memory that is used; the rest is for what the compiler does
 # not see.
 SHARE = 0.8
-# A larger number of agents is checked before any of them is made.
-MANY = 10_000
-# Agents that one sweep lists: their points and names are Python objects.
+# Agents that one call lists: their points and names are Python objects.
 MOST_LISTED = 10_000_000
 # What one agent costs the host beside its state: a seed, a key, its rows.
 HOST_BYTES = 500
@@ -67,23 +64,6 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
         return free_memory(workers[0])
     by_device = {worker.device: worker for worker in workers}
     return sum(free_memory(worker) for worker in by_device.values())
-
-
-def peak_memory(workers: Sequence[Worker]) -> float:
-    """Return the most bytes in use so far: of the devices where known, or the process.
-
-    It is NaN where nobody counts them.
-    """
-    devices = dict.fromkeys(worker.device for worker in workers)
-    stats = [device.memory_stats() for device in devices]
-    if None not in stats:
-        return float(sum(each["peak_bytes_in_use"] for each in stats if each))
-    try:
-        with open("/proc/self/status") as file:
-            values = dict(line.split(":", 1) for line in file)
-        return 1024.0 * int(values["VmHWM"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return math.nan
 
 
 def parse_bytes(text: str | float | None) -> float | None:
@@ -168,18 +148,14 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
         worker: The worker whose free memory counts.
 
     Raises:
-        ConfigError: not even one lane fits, with both sizes and the largest array.
+        ConfigError: not even one lane fits, with both sizes.
     """
     need, free = least_bytes(shapes) / lanes, free_memory(worker)
     if need <= free:
         return
-    leaves, _ = jax.tree_util.tree_flatten_with_path(shapes)
-    path, largest = max(leaves, key=lambda entry: num_bytes(entry[1]))
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise ConfigError(
         f"memory: one agent needs at least {format_bytes(need)}, and "
-        f"{format_bytes(free)} is free; its largest array ({name}) has "
-        f"{largest.size // lanes:,} numbers. Use a smaller network (hidden_sizes), a "
+        f"{format_bytes(free)} is free. Use a smaller network (hidden_sizes), a "
         "smaller replay buffer (buffer_size) or fewer environments (num_envs)."
     )
 
@@ -208,40 +184,18 @@ def require_together(
         )
 
 
-def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None:
-    """Refuse a number of agents whose states cannot be held, before any is made.
-
-    Args:
-        bound: Config, environment and plan of the agents.
-        agents: The number of agents, all of which train side by side.
-        workers: The threads that train them.
-
-    Raises:
-        ConfigError: with the number, the bytes, and the hours that they would take.
-    """
-    if agents > MANY:
-        shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
-        each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
-        steps = bound.plan.num_updates * bound.plan.steps_per_update
-        _refuse(agents, steps, each, all_free_memory(workers))
-
-
 def require_listing(agents: int, steps_each: int) -> None:
     """Refuse a number of agents that the host cannot even list.
 
     Args:
-        agents: The number of agents, which train a few at a time.
+        agents: The number of agents.
         steps_each: Environment steps of one agent.
 
     Raises:
-        ConfigError: see `require_number`.
+        ConfigError: with the number, the bytes, and the hours that they would take.
     """
+    need = agents * HOST_BYTES
     free = min(available_memory(), float(MOST_LISTED * HOST_BYTES))
-    _refuse(agents, steps_each, HOST_BYTES, free)
-
-
-def _refuse(agents: int, steps_each: int, bytes_each: int, free: float) -> None:
-    need = agents * bytes_each
     if need > free:
         hours = agents * steps_each / FAST / 3600
         raise ConfigError(

@@ -104,8 +104,6 @@ class EvolutionLoop:
         setup = self.setup
         run = results.tracked(setup.config, setup.settings, self.folder)
         self.group.begin(run, notify)
-        for sentence in self.group.where():
-            notify(sentence)
         self._tell(state)
 
     def _tell(self, state: State, first: int = 0) -> None:

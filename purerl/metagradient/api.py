@@ -27,7 +27,7 @@ from purerl import schedules
 from purerl.acting.environment import with_params
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
-from purerl.algorithms.outer import Constant, Outer, OuterLoss, collect_next
+from purerl.algorithms.outer import Outer, OuterLoss, collect_next
 from purerl.config import ConfigError, TrainConfig, as_float32
 from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.genome import Genome, Names
@@ -320,47 +320,30 @@ def make_meta_gradient(
             f"(parts, state, rollout) -> scalar, got {objective!r}."
         )
     for field in genome.values:
-        check_acts(bound, field, outer, unroll, loss, word)
+        check_acts(bound.config, field, outer, word)
     bound.at(reference)  # Refuses what cannot be overridden.
     judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
     return MetaGradientFunction(bound, genome, judge, unroll, checkpoint, word)
 
 
-def check_acts(
-    bound: Bound, field: str, outer: Outer, unroll: int, loss: OuterLoss, word: str
-) -> None:
+def check_acts(config: TrainConfig, field: str, outer: Outer, word: str) -> None:
     """Refuse a field whose meta-gradient is zero whatever the data.
 
     Raises:
-        ConfigError: naming the field, the reason and the remedy.
+        ConfigError: naming the field and the reason.
     """
-    config = bound.config
-    judges_policy = loss is outer.losses.get("policy_gradient")
-    is_alone = outer.alone(config, bound.env, field)
-    found = _constant(config, field, outer)
-    if found is not None:
-        raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero, for {found.why}. "
-            f"{found.remedy}"
-        )
-    if is_alone and judges_policy and unroll == 1:
-        other = ", or objective='actor_critic'"
-        raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero after one update, for it "
-            "moves the policy from the second one on only. Set unroll=2 or more"
-            f"{other if 'actor_critic' in outer.losses else ''}."
-        )
-
-
-def _constant(config: TrainConfig, field: str, outer: Outer) -> Constant | None:
-    """The reason for which a field has no derivative with any optimiser, or None."""
     first = field.split(".")[0]
+    why = outer.constant.get(first)
     if first == "env_params":
-        return Constant("they only change what is collected, and data are constants")
-    if isinstance(getattr(config, first), _CLIPS):
+        why = "they only change what is collected, and data are constants"
+    elif isinstance(getattr(config, first), _CLIPS):
         # A sample has its whole gradient or none, and moving the ends changes neither.
-        return Constant("the interval of a clip only decides which samples count")
-    return outer.constant(config).get(first)
+        why = "the interval of a clip only decides which samples count"
+    if why is not None:
+        raise ConfigError(
+            f"{word}: the meta-gradient of {field} is zero, for {why}. Leave it out, "
+            "or use purerl.evolve."
+        )
 
 
 def check_step_size(step_size: StepSize) -> None:

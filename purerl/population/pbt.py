@@ -7,7 +7,7 @@ search finds a schedule of hyperparameters, not one setting.
 
 import dataclasses
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from purerl import auto
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.execution.programs import check_divides
 from purerl.population import search as common
 from purerl.population.schedules import ConfigSchedule
@@ -23,11 +23,10 @@ from purerl.population.space import Hyper, Space, child_keys
 from purerl.report import plots
 from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
-from purerl.scale.devices import as_count, default_lanes, make_workers, required
+from purerl.scale.devices import as_count, required
 from purerl.search.drive import drive
-from purerl.search.fitness import check_own
 from purerl.storage import folders
-from purerl.sweeps.groups import check_axes, first_values
+from purerl.sweeps.groups import first_values
 from purerl.train import check_may_move
 from purerl.types import Array
 
@@ -65,28 +64,18 @@ def truncation(
     count = min(math.ceil(quantile * size - 1e-9), size // 2)
     top = healthy[: max(count, 1)]
     known = np.isfinite(fitness.score)
-    if known.any():
-        top = top[known[top]]
-    else:
-        top = healthy  # Nothing tells them apart yet.
+    score = np.where(known, fitness.score, -np.inf)  # Unknown is below every number.
+    # Where nothing is known, nothing tells them apart yet.
+    top = top[known[top]] if known.any() else healthy
     bottom = order[size - count :]
     parents = np.arange(size)
     for member in range(size):
         rng = np.random.default_rng([*stream, member, _EXPLOIT])
         parent = int(top[rng.integers(len(top))])
-        if fitness.diverged[member]:
-            parents[member] = parent
-        elif member in bottom and _is_better(fitness, parent, member):
+        is_worse = member in bottom and score[parent] > score[member]
+        if fitness.diverged[member] or is_worse:
             parents[member] = parent
     return parents
-
-
-def _is_better(fitness: common.Fitness, one: int, other: int) -> bool:
-    """Return whether `one` scores higher; an unknown score is below every known one."""
-    if not np.isfinite(fitness.score[one]):
-        return False
-    unknown = not np.isfinite(fitness.score[other])
-    return bool(unknown or fitness.score[one] > fitness.score[other])
 
 
 def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
@@ -126,14 +115,6 @@ class PBTSearch(common.PopulationSearch):
         ends = (*range(ready, updates, ready), updates)
         super().__init__(space, seeds, options, options["population"], ends)
         self.member_of = self.everyone % self.size
-
-    def trained(self, until: int) -> int:
-        """Return the number of members, all of which train to the end."""
-        return len(self.everyone)
-
-    def lanes(self) -> int:
-        """Return the width of a block for all members."""
-        return default_lanes(len(self.everyone), make_workers())
 
     def keys(self, state: common.PopulationState) -> tuple[Array, np.ndarray | None]:
         """Return keys of all members: copies get their own."""
@@ -229,10 +210,6 @@ class PBTResult(common.Result):
         names = ["score", "diverged", "parent", *self.space.axes]
         return self.dataset[names].to_dataframe().reset_index()
 
-    def final_scores(self) -> dict[int, float]:
-        """Return the scores of all members at the end, by place."""
-        return dict(enumerate(self.steps[-1].after.score.tolist()))
-
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the members `[R]` that trained, by round, what `member` ended with."""
         return ancestors(self._parents()[self.places(seed)[0]], member)
@@ -251,8 +228,7 @@ class PBTResult(common.Result):
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
-        rows = [step.after.parents % self.size for step in self.steps]
-        return self._rounds(rows)
+        return self._rounds([step.after.parents % self.size for step in self.steps])
 
     def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
@@ -266,23 +242,23 @@ DEFAULT_ROUNDS = 20
 
 
 def _factors(name: str, factors: Sequence[float]) -> list[float]:
-    try:
-        numbers = [float(factor) for factor in factors]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers or not all(0 < f < math.inf and f != 1 for f in numbers):
+    numbers = [
+        x for x in factors if isinstance(x, Real) and 0 < x < math.inf and x != 1
+    ]
+    if not numbers or len(numbers) < len(factors):
         raise ConfigError(
             f"{name} must be positive numbers other than 1, such as (0.8, 1.25), got "
             f"{factors!r}."
         )
-    return numbers
+    return [float(number) for number in numbers]
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigError(f"{name} must be a number, got {value!r}.")
-    if not 0 <= value <= most:
-        raise ConfigError(f"{name} must lie between 0 and {most:g}, got {value!r}.")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= most):
+        raise ConfigError(
+            f"{name} must be a number between 0 and {most:g}, got {value!r}."
+        )
     return float(value)
 
 
@@ -296,15 +272,10 @@ class PBTOptions(common.SearchOptions):
     population: int = option(
         16, "Number of members of a search.", check=required, keep=FIXED
     )
-    num_rounds: int | None = option(
-        None,
-        "Most rounds that a run is cut into, all of as many updates; 20 if not given.",
-        flag="rounds",
-        check=as_count,
-    )
     ready_updates: int | None = option(
         None,
-        "Updates of a round, in place of the number of rounds.",
+        "Updates of a round, the last one perhaps of fewer; a twentieth of the run if "
+        "not given.",
         check=as_count,
         keep=FIXED,
     )
@@ -371,54 +342,23 @@ def make_search(asked: PBTOptions) -> PBTSearch:
         ConfigError: an axis that is static or cannot be, that nothing reads or that is
             read before a population moves it; or options out of range.
     """
-    config, stored = asked.config, {}
-    if asked.extend and folders.is_begun(asked.folder):
-        manifest = folders.load(asked.folder)
-        if manifest.get("kind") == PBTSearch.kind:
-            config = _with_stored_values(manifest, config, asked.axes)
-            stored = manifest["options"]
-    space = Space(config, asked.axes)
-    check_axes([space.group], space.axes)
-    values = first_values(space.group, space.axes)
+    config, ready = asked.config, asked.ready_updates
+    is_begun = asked.extend and folders.is_begun(asked.folder)
+    stored = folders.load(asked.folder) if is_begun else {}
+    if stored.get("kind") == PBTSearch.kind:
+        # What `auto` stood for stays, such as the steps over which exploration decays,
+        # also where it follows the length of a run; but what follows an axis moves.
+        moving = {auto.FOLLOWED[name] for name in asked.axes if name in auto.FOLLOWED}
+        known = {**stored["config"], **stored["auto"]}
+        fixed = {name: value for name, value in known.items() if name not in moving}
+        config = with_values_of({"config": fixed}, config)
+        # There are more rounds, not longer ones.
+        ready = ready or stored["options"]["ready_updates"]
+    space, seeds = common.read(asked, asked.population, config)
+    values = first_values(space.group)
     check_may_move(space.bound, values, "and a population changes its numbers")
-    check_own(asked.fitness, space.bound)
-    seeds = common.check_size(space, asked, asked.population)
-    ready = _ready(asked, space, stored)
+    updates = space.bound.plan.num_updates
+    ready = min(ready or math.ceil(updates / DEFAULT_ROUNDS), updates)
     reason = "a round is whole segments"
     check_divides(asked.segment_updates, ready, "ready_updates", reason)
     return PBTSearch(space, seeds, {**asked.kept(), "ready_updates": ready})
-
-
-def _ready(asked: PBTOptions, space: Space, stored: Mapping[str, Any]) -> int:
-    """The updates of a round: those that were asked for, of before, or a default."""
-    num_rounds, ready = asked.num_rounds, asked.ready_updates
-    if num_rounds is not None and ready is not None:
-        raise ConfigError(
-            f"give num_rounds or ready_updates, not both, got {num_rounds} and {ready}."
-        )
-    updates = space.bound.plan.num_updates
-    if num_rounds is None and ready is None:
-        # A search that is extended has more rounds, not longer ones.
-        ready = stored.get("ready_updates")
-    return min(ready or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates)
-
-
-def _with_stored_values(
-    stored: Mapping[str, Any], config: TrainConfig, axes: Container[str]
-) -> TrainConfig:
-    """The config with what `auto` stood for in a search that is to be extended.
-
-    A search that goes on keeps what it began with, such as the number of steps over
-    which exploration decays, also where that follows the length of a run.
-    """
-    values = {**stored["config"], **stored["auto"]}
-    fixed = {
-        name: value
-        for name, value in values.items()
-        if not any(
-            field in axes
-            for field, follower in auto.FOLLOWED.items()
-            if follower == name
-        )
-    }
-    return with_values_of({"config": fixed}, config)

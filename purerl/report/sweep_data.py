@@ -125,8 +125,12 @@ class Scores(NamedTuple):
         """
         names = self.values(ENV) if ENV in self.names else []
         if len(names) > 1:
-            one = f"result.sel({ENV}={names[0]!r})"
-            raise ConfigError(f"{several_tasks(names)}; take {one}, or by={ENV!r}.")
+            raise ConfigError(
+                f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), "
+                "and returns of different tasks do not compare; take one of them, "
+                f"best({ENV}={names[0]!r}) or result.sel({ENV}={names[0]!r}), or draw a "
+                f"line for each, by={ENV!r}."
+            )
 
     def values(self, name: str) -> list[Any]:
         """Return the values of an axis: ascending numbers, others in their order."""
@@ -357,14 +361,6 @@ def by_environment(dataset: "xr.Dataset") -> dict[str, "xr.Dataset"]:
         name: dataset.isel({"point": at} if is_listed else {ENV: at[0]})
         for name, at in places.items()
     }
-
-
-def several_tasks(names: Sequence[str]) -> str:
-    """Return a sentence's beginning: several environments have no common best."""
-    return (
-        f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), and "
-        "returns of different tasks do not compare"
-    )
 
 
 def env_name(dataset: "xr.Dataset") -> str:

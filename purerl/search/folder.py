@@ -12,7 +12,7 @@ a kill is computed again with the same result. Nothing is pickled.
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.execution.cohort import FreshReturns
 from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
-from purerl.runner.trackers.group import Files, Group, Told, begin_anew
+from purerl.runner.trackers.group import Files, Group, Told
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import checkpoint, folders
@@ -35,19 +35,6 @@ FORMAT = 3
 KEEP_CHECKPOINTS = 2
 
 
-class Restored(NamedTuple):
-    """The part of a search that is on disk for good.
-
-    Attributes:
-        steps: The steps up to the last checkpoint.
-        states: States of the members of the last step, on the host; None where there is
-            no checkpoint.
-    """
-
-    steps: list[Step]
-    states: PyTree | None
-
-
 def open_folder(
     folder: Path, search: Search, widths: dict[str, Any], extend: bool = False
 ) -> dict[str, Any]:
@@ -59,12 +46,7 @@ def open_folder(
     Raises:
         ConfigError: see `purerl.storage.folders.open_folder`.
     """
-    spec = {
-        "kind": search.kind,
-        "format": FORMAT,
-        **search.spec,
-        **widths,
-    }
+    spec = {**search.spec, "kind": search.kind, "format": FORMAT, **widths}
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         before = _extended(stored, new) if extend else stored
@@ -95,32 +77,33 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     before, now = (x.get("total_timesteps", 0) for x in (config, given))
     if now < before:
         return stored
-    # What was `auto` is given now, so that it does not follow the new length.
+    # What was `auto` is given now, so that it does not follow the new length; for the
+    # shares of a run see `manifest.with_values_of`.
     known = stored.get("auto", {})
-    kept = {n: v for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
-    rest = {name: value for name, value in known.items() if name not in kept}
-    # See `manifest.with_values_of`.
-    shares = auto.FOLLOWED.keys() & config.keys() & given.keys() if now > before else ()
-    kept |= {share: given[share] for share in shares}
-    longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
-    return {**stored, **{name: longer[name] for name in longer if name in stored}}
+    free = {n for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
+    free |= {"total_timesteps", *(auto.FOLLOWED if now > before else ())}
+    changed = {name: given[name] for name in free & config.keys() & given.keys()}
+    longer = {**stored, "config": {**config, **changed}}
+    if known:
+        longer["auto"] = {n: v for n, v in known.items() if n not in changed}
+    return longer
 
 
 def save_step(folder: Path, number: int, step: Step) -> None:
     """Write what came of a request; a reader sees all of it or nothing."""
-    outcome = step.outcome
+    outcome, fresh = step.outcome, step.outcome.fresh
     record = {
         "request": digest(step.request),
         "diverged_at": outcome.diverged_at,
         "keys": outcome.keys,
-        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
-        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
+        **({} if outcome.score is None else {"score": outcome.score}),
     }
-    if outcome.score is not None:
-        record["score"] = outcome.score
-    if outcome.fresh is not None:
-        fresh = outcome.fresh._asdict()
-        record |= {_FRESH + name: values for name, values in fresh.items()}
+    for prefix, values in (
+        (_TRAIN, outcome.train),
+        (_EVALUATION, outcome.evaluation),
+        (_FRESH, {} if fresh is None else fresh._asdict()),
+    ):
+        record |= {prefix + name: rows for name, rows in values.items()}
     save_arrays(path_of(folder, number), record)
 
 
@@ -140,7 +123,7 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
 
 def restore(
     folder: Path, search: Search, is_extended: bool = False, with_states: bool = True
-) -> Restored:
+) -> tuple[list[Step], PyTree | None]:
     """Ask and tell again what a folder holds, up to its last checkpoint.
 
     Args:
@@ -149,6 +132,10 @@ def restore(
         is_extended: Whether the folder holds a shorter search than this one.
         with_states: Whether to return the states too.
 
+    Returns:
+        The steps up to the last checkpoint, and the states of the members of the last
+        one, on the host; None where there is no checkpoint.
+
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which
             decided otherwise.
@@ -156,7 +143,7 @@ def restore(
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
         folders.refuse_lost_checkpoints(folder)
-        return Restored([], None)
+        return [], None
     done, flat = checkpoint.restore(checkpoints)
     folders.say_what_is_cut(folder, done >= len(list(folder.glob("records/*.npz"))))
     state, steps = search.init(), []
@@ -184,10 +171,9 @@ def restore(
         )
         state = steps[-1].after
     if not with_states:
-        return Restored(steps, None)
+        return steps, None
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
-    return Restored(steps, states)
+    return steps, checkpoint.unflatten(flat, shapes, checkpoints)
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
@@ -217,19 +203,18 @@ def load(path: Path) -> HostMetrics:
     """Read a record.
 
     Raises:
-        ConfigError: it is missing or damaged.
+        ConfigError: it is missing or damaged, or a checkpoint has come in its place.
     """
     try:
         record = load_arrays(path)
-        # A checkpoint may have come in its place.
         _ = record["request"], record["diverged_at"], record["keys"]
-        return record
     except DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Put back a copy of it, or "
             "delete checkpoints and summary.json: the search is then computed again, "
             "with the same result."
         ) from None
+    return record
 
 
 def outcome_of(record: HostMetrics) -> Outcome:
@@ -290,25 +275,15 @@ def tell(group: Group, search: Search, steps: Sequence[Step]) -> None:
     """
     if not group:
         return
-    update = _update(steps)
-    env_steps = update * search.bound.plan.steps_per_update
-    for number, row in search.rows(steps[-1]):
-        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
-    group.flush()
-
-
-def _update(steps: Sequence[Step]) -> int:
-    """Updates up to the last step, those of members that were left among them."""
-    return steps[-1].request.until + sum(
+    update = steps[-1].request.until + sum(
         before.request.until
         for before, after in itertools.pairwise(steps)
         if after.request.parents is None
     )
-
-
-def begin_trackers_anew(folder: Path, search: Search, steps: Sequence[Step]) -> None:
-    """Let trackers take anew what a longer search trains after its last checkpoint."""
-    begin_anew(folder, sum(bool(search.rows(step)) for step in steps))
+    env_steps = update * search.bound.plan.steps_per_update
+    for number, row in search.rows(steps[-1]):
+        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
+    group.flush()
 
 
 def tracked_files(folder: Path | None) -> Files:
@@ -319,7 +294,7 @@ def tracked_files(folder: Path | None) -> Files:
 
 def told_of(folder: Path, search: Search) -> Told:
     """Return what trackers are told of the folder of a search."""
-    steps = restore(folder, search, with_states=False).steps
+    steps, _ = restore(folder, search, with_states=False)
 
     def tell_all(group: Group) -> None:
         for count in range(len(steps)):

@@ -4,8 +4,7 @@ What a plan decides (lanes, updates per segment) fixes the results' bits, so a f
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
 
 On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
-width is part of a result's identity, so it is measured only where that is asked for
-(`lanes="auto"`, `purerl.find_lanes`).
+width is part of a result's identity, so no sweep measures it: `purerl.find_lanes` does.
 """
 
 import itertools
@@ -42,25 +41,10 @@ from purerl.runner.options import (
     tool,
 )
 from purerl.scale import devices, hosts
-from purerl.space.design import Design, axes_option, expand, size_of
+from purerl.space.axes import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
-from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
+from purerl.sweeps.groups import Group, check_axes, group_points, member_id
 from purerl.train import Bound, bind
-
-
-def _as_lanes(name: str, value: Any) -> int | str | None:
-    """A width of blocks: a number, also as text, `"auto"`, or None."""
-    if value == "auto":
-        return "auto"
-    if isinstance(value, str):
-        raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
-    return devices.as_count(name, value)
-
-
-def read_lanes(text: str | None) -> int | str | None:
-    """Read the width of blocks from a flag: a number, `auto`, or None."""
-    is_number = text is not None and text.lstrip("-").isdigit()
-    return int(text) if text is not None and is_number else text
 
 
 @dataclass(frozen=True)
@@ -75,9 +59,8 @@ class SweepOptions(Segmented):
         "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
         "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
         "uniform(0.9,1.0), choice(4,8).",
-        "Values by (dotted) name of the field, or in a random design a distribution "
-        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
-        "field too: what the other algorithm has in common is carried over.",
+        "Values by (dotted) name of the field, or in a random design a distribution. "
+        "`algorithm` is one too: what the other has in common is carried over.",
         needed=False,
     )
     _: KW_ONLY
@@ -96,20 +79,6 @@ class SweepOptions(Segmented):
     extend: bool = option(
         False,
         "Train the points and seeds that the sweep in the folder has not.",
-    )
-    lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
-        None,
-        "Agents per block, part of what fixes the bits: a number, or auto to measure "
-        "the best; by the number of members if not given.",
-        kind=str | None,
-        read=read_lanes,
-        check=_as_lanes,
-    )
-    chunk_blocks: int | None = option(
-        None,
-        "Number of blocks that a worker holds, and a file keeps; what fits the memory "
-        "if not given. It changes no bit.",
-        check=devices.as_count,
     )
     memory_limit: str | float | None = memory_limit_option()
     keep_states: bool = option(
@@ -170,11 +139,6 @@ class GroupPlan:
         """Environment steps of all of them."""
         return self.num_members * self.group.steps_each
 
-    @property
-    def chunk_members(self) -> int:
-        """Members of a full chunk."""
-        return self.lanes * self.chunk_blocks
-
     def chunk_bytes(self) -> float:
         """Return the bytes on the device of a worker while it trains a chunk."""
         return self.memory.chunk(self.lanes, self.chunk_blocks)
@@ -205,11 +169,6 @@ class SweepPlan:
     groups: tuple[GroupPlan, ...]
     num_workers: int
     memory_limit: float
-
-    @property
-    def config(self) -> TrainConfig:
-        """The base config of every point."""
-        return self.options.config
 
     @property
     def num_members(self) -> int:
@@ -254,19 +213,18 @@ def plan(asked: SweepOptions) -> SweepPlan:
     workers = devices.make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
-    compiler = Compiler(workers, limit, asked.chunk_blocks)
+    compiler = Compiler(workers, limit)
     planned: list[GroupPlan] = []
     while left := outline.groups[len(planned) :]:
-        compiled = compiler.compile(left)
-        planned += [replace(group, program=None) for group in compiled]
-        del compiled  # Whoever holds these programs leaves no room for the next ones.
+        # Whoever holds these programs leaves no room for the next ones.
+        planned += [replace(group, program=None) for group in compiler.compile(left)]
     return replace(outline, groups=tuple(planned))
 
 
 def make_outline(
     asked: SweepOptions, workers: Sequence[devices.Worker], limit: float
 ) -> SweepPlan:
-    """Return groups, members, lanes and segments; `"auto"` lanes are measured.
+    """Return groups, members, lanes and segments.
 
     Raises:
         ConfigError: an axis or value that cannot be, or one that changes nothing; more
@@ -279,47 +237,27 @@ def make_outline(
     axes = for_fields(config, axes)
     design = expand(axes, asked.design, asked.num_points, asked.design_seed)
     seeds, found = check_seeds(asked.seeds), group_points(config, design.points)
-    check_axes(found, differing(found))
+    # In a grid, points have one object where they have one value.
+    first = design.points[0]
+    varied = [x for x in first if any(p[x] is not first[x] for p in design.points)]
+    check_axes(found, varied)
     groups = []
     for group in found:
         points = [design.points[number] for number in group.points]
         ids = [member_id(point, seed) for point in points for seed in seeds]
         members = every(group.overrides, len(group.points), seeds)
-        if design.kind != "grid":
-            ids, members = _once_each(ids, members)
+        if design.kind != "grid":  # Equal draws are one member.
+            kept = sorted({id: i for i, id in reversed(list(enumerate(ids)))}.values())
+            ids, members = [ids[i] for i in kept], members.take(np.asarray(kept))
         length = segment_length(group.bound, asked.segment_updates)
-        width = _lanes(asked, group, members, length, workers, limit)
-        is_fixed = isinstance(asked.lanes, int)
+        width = asked.lanes
+        if width is None:  # What is compiled may be narrower.
+            widest = devices.default_lanes(members.size, workers)
+            bound = group.bound
+            width = fitting_lanes(bound, widest, widest, length, workers, limit)
+        is_fixed = asked.lanes is not None
         groups.append(GroupPlan(group, ids, members, width, length, is_fixed))
     return SweepPlan(asked, design, seeds, tuple(groups), len(workers), limit)
-
-
-def _lanes(
-    asked: SweepOptions,
-    group: Group,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    limit: float,
-) -> int:
-    """The width of a group's blocks; what is compiled may be narrower if not given."""
-    if asked.lanes is None:
-        width = devices.default_lanes(members.size, workers)
-        return fitting_lanes(group.bound, width, width, length, workers, limit)
-    if asked.lanes == "auto":
-        best = find(group.bound, members, length, workers, limit)
-        # It was measured with every worker busy; few members would fill no block.
-        return min(best, devices.widest_of_use(members.size, workers))
-    return int(asked.lanes)
-
-
-def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
-    """Members without repetitions: equal points are one member."""
-    first = {id: i for i, id in reversed(list(enumerate(ids)))}
-    if len(first) == len(ids):
-        return ids, members
-    kept = sorted(first.values())
-    return [ids[i] for i in kept], members.take(np.asarray(kept))
 
 
 def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
@@ -342,7 +280,6 @@ class Compiler:
     Args:
         workers: Workers of this process.
         limit: Bytes that a worker may use.
-        chunk_blocks: The number of blocks of a chunk, if it is asked for.
 
     Attributes:
         seconds: Seconds that `compile` has taken so far, the timing of segments
@@ -350,15 +287,9 @@ class Compiler:
         last_seconds: Seconds of its last call.
     """
 
-    def __init__(
-        self,
-        workers: Sequence[devices.Worker],
-        limit: float,
-        chunk_blocks: int | None = None,
-    ) -> None:
+    def __init__(self, workers: Sequence[devices.Worker], limit: float) -> None:
         self.seconds = self.last_seconds = 0.0
-        self._workers, self._chunk_blocks = workers, chunk_blocks
-        self._limit, self._cache = limit, current_cache()
+        self._workers, self._limit, self._cache = workers, limit, current_cache()
         self._blocks = BlockCompiler(workers, limit, self._cache)
         self._known = self._cache.compilations
         self._all_workers = int(hosts.all_sum(np.array(len(workers))))
@@ -388,7 +319,7 @@ class Compiler:
         self._given = []
         built = hosts.run_on_all(lambda: self._first_fitted(groups, is_stopped))
         count = int(hosts.all_min(np.array(len(built))))
-        compiled = self._alike(groups[:count], built[:count])
+        compiled = self._alike(groups[:count], built[:count]) if count else []
         self._given = [group.program for group in compiled if group.program]
         self.last_seconds = time.perf_counter() - began
         self.seconds += self.last_seconds
@@ -423,43 +354,32 @@ class Compiler:
         self, groups: Sequence[GroupPlan], programs: Sequence[Program]
     ) -> list[GroupPlan]:
         """The groups with lanes and chunks that fit the memory of every process."""
-        if not groups:
-            return []
         least = hosts.all_min([program.lanes for program in programs]).tolist()
-        compiled: list[GroupPlan] = []
+        compiled, cuts = list[GroupPlan](), list[int]()
         for group, program, lanes in zip(groups, programs, least, strict=True):
             group = replace(group, lanes=lanes)
             if program.lanes != lanes:
                 program = self._fitted(group, is_fixed=True)
-            block = group.members.block(0, lanes)
+            memory, block = program.memory(), group.members.block(0, lanes)
             busy = min(len(self._workers), group.num_blocks)
             speed = rate(program, block, self._workers[:1], 0.0) * busy
+            share = -(-group.num_blocks // self._all_workers)
+            seconds = lanes * program.steps_each * busy / speed
+            cuts.append(blocks_of_chunk(memory, lanes, share, self._limit, seconds))
             compiled.append(
                 replace(
                     group,
-                    chunk_blocks=self._chunk_blocks or self._fit(group, program, speed),
-                    memory=program.memory(),
+                    memory=memory,
                     steps_per_second=speed * hosts.count(),
                     program=program,
                 )
             )
         # Each process measures a rate of its own, and all cut the same chunks.
-        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
+        cuts = hosts.all_min(cuts).tolist()
         return [
             replace(group, chunk_blocks=blocks)
             for group, blocks in zip(compiled, cuts, strict=True)
         ]
-
-    def _fit(self, group: GroupPlan, program: Program, speed: float) -> int:
-        """The blocks of a chunk, of which every worker of this process trains one."""
-        busy = min(len(self._workers), group.num_blocks)
-        return blocks_of_chunk(
-            program.memory(),
-            program.lanes,
-            -(-group.num_blocks // self._all_workers),
-            self._limit,
-            program.lanes * program.steps_each * busy / speed,
-        )
 
 
 def blocks_of_chunk(
@@ -508,7 +428,7 @@ def measure_lanes(
     workers: Sequence[devices.Worker],
     widths: Sequence[int],
     limit: float,
-    least_seconds: float = 2.0,
+    least_seconds: float,
 ) -> list[LaneRate]:
     """Measure steps per second over widths, until memory ends or throughput falls.
 
@@ -530,10 +450,9 @@ def measure_lanes(
             break
         speed = rate(program, block, workers, least_seconds)
         rates.append(LaneRate(width, speed, program.compile_seconds, memory))
-        best = max(entry.steps_per_second for entry in rates)
-        if len(rates) >= 3 and rates[-2].steps_per_second < 0.7 * best > 0:
-            if speed < 0.7 * best:
-                break  # Two widths far below the best one: it is past saturation.
+        least = 0.7 * max(entry.steps_per_second for entry in rates)
+        if all(entry.steps_per_second < least for entry in rates[-2:]):
+            break  # Two widths far below the best one: it is past saturation.
     if not rates:
         raise ConfigError(
             f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
@@ -551,8 +470,6 @@ def find_lanes(
 ) -> list[LaneRate]:
     """Measure training throughput over lane widths, every worker busy.
 
-    The best one is what `lanes="auto"` of `purerl.sweep` takes: it measures too.
-
     Args:
         config: The config to train; only what shapes the program matters.
         widths: Widths to try, ascending; powers of two where not given.
@@ -566,36 +483,17 @@ def find_lanes(
     Raises:
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
-    if widths is not None:
-        widths = [devices.required("widths", width) for width in widths]
-    bound = bind(config)
-    workers = devices.make_workers()
-    limit = worker_limit(memory_limit, workers)
-    length = segment_length(bound)
+    bound, workers = bind(config), devices.make_workers()
+    if widths is None:
+        is_cpu = workers[0].device.platform == "cpu"
+        most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
+        widths = [1 << power for power in range(most.bit_length())]
+    widths = [devices.required("widths", width) for width in widths]
+    limit, length = worker_limit(memory_limit, workers), segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    return measure_lanes(
-        bound, members, length, workers, widths or _widths(workers), limit, seconds
-    )
-
-
-def find(
-    bound: Bound,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    limit: float,
-) -> int:
-    """Return the width that trains a program fastest, measured."""
-    widths = _widths(workers)
-    return best_of(measure_lanes(bound, members, length, workers, widths, limit))
+    return measure_lanes(bound, members, length, workers, widths, limit, seconds)
 
 
 def best_of(rates: Sequence[LaneRate]) -> int:
     """Return the width with the highest throughput."""
     return max(rates, key=lambda rate: rate.steps_per_second).lanes
-
-
-def _widths(workers: Sequence[devices.Worker]) -> list[int]:
-    is_cpu = workers[0].device.platform == "cpu"
-    most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
-    return [1 << power for power in range(most.bit_length())]

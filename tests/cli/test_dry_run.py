@@ -111,7 +111,7 @@ def test_a_dry_run_refuses_a_folder_of_something_else(command, tmp_path, capsys)
     [
         ("train", ["--seeds", "2", "--first-seed", "4294967295"], "2^32 - 1, got"),
         ("train", ["--lanes", "0"], "lanes must be a positive whole number, got 0"),
-        ("pbt", ["--quantile", "0.7"], "quantile must lie between 0 and 0.5, got 0.7"),
+        ("pbt", ["--quantile", "0.7"], "quantile must be a number between 0 and 0.5"),
         ("pbt", ["--extend"], "--extend goes on with what a folder holds"),
         ("halving", ["--segment-updates", "2"], "must divide min_updates = 5"),
         ("tune", ["--sampler-seed", "-1"], "seed must be a whole number from 0 to"),

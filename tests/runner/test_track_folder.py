@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 
 import pytest
 
@@ -12,7 +11,7 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.group import told_in
-from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
+from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, connect
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage.files import write_json
 
@@ -181,20 +180,9 @@ def test_folders_that_cannot_be_sent_get_a_sentence(
     assert fragment in error and error.count("\n") == 1
 
 
-def test_a_server_that_never_answers_stops_a_new_run(tiny, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        tracker = purerl.make_tracker("mlflow", uri=address)
-        with pytest.raises(ConfigError, match="tracker 'mlflow' cannot begin"):
-            run_tiny(tiny, out=tmp_path / "run", trackers=[tracker])
-    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"  # the user's own
-
-
-def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch):
-    set_limits()
+def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch, uri):
+    connect(uri)
     assert {name: os.environ[name] for name in LIMITS} == LIMITS
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
-    set_limits()
+    connect(uri)
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
