@@ -103,8 +103,7 @@ def _check(bound: Bound, key: Array, num_updates: int) -> None:
     _expect("the number of traces of step for equal states", len(traces), 1)
     require(
         int(metrics[-1].get("gradient_steps", 1)) > 0,
-        "no gradient step was taken in the updates that were run: give a config whose "
-        "warm-up is shorter, or more num_updates.",
+        "no gradient step was taken: give a shorter warm-up, or more num_updates.",
     )
     _check_randomness(step, start, states[1], other)
     _check_act(config, bound, algorithm, states[-1])
@@ -121,11 +120,8 @@ def _check(bound: Bound, key: Array, num_updates: int) -> None:
 def _check_config(config: TrainConfig) -> None:
     """Help for every field, our `replace`, its arithmetic, a dict and back."""
     for field in dataclasses.fields(config):
-        require(
-            field.metadata.get("help"),
-            f"the field {field.name!r} has no help: declare it with static(...) or "
-            "dynamic(...) of purerl.config.",
-        )
+        what = f"the field {field.name!r} has no help: declare it with"
+        require(field.metadata.get("help"), f"{what} static(...) or dynamic(...).")
     require(
         type(config).replace is TrainConfig.replace,
         "`replace` is not TrainConfig's: decorate the class with config_dataclass.",
@@ -170,16 +166,10 @@ def _check_start(state: Any) -> None:
 def _check_state(before: AgentState, after: AgentState, update: int) -> None:
     """Fixed types, the same key, one more update."""
     types = [jax.tree.map(signature, state) for state in (before, after)]
-    require(
-        types[0] == types[1],
-        f"step changed the types of the state from {types[0]} to {types[1]}, expected "
-        "the same: a scan carries it.",
-    )
-    require(
-        is_equal(before.key, after.key),
-        "step changed state.key, expected it to stay: an update's key is "
-        "purerl.keys.update_key(state).",
-    )
+    what = f"step changed the types of the state from {types[0]} to {types[1]}"
+    require(types[0] == types[1], f"{what}, expected the same: a scan carries it.")
+    what = "step changed state.key: an update's key is purerl.keys.update_key(state)."
+    require(is_equal(before.key, after.key), what)
     _expect("state.update after an update", int(after.update), update + 1)
 
 
@@ -188,20 +178,15 @@ def _check_metrics(
 ) -> None:
     """Finite scalars, the required names among them, the same in every update."""
     missing = [name for name in REQUIRED_METRICS if name not in metrics]
-    require(
-        not missing,
-        f"metrics have no {', '.join(missing)}: see rollout.episode_metrics, and count "
-        "env_steps from state.update.",
-    )
+    names = ", ".join(missing)
+    require(not missing, f"metrics have no {names}: see rollout.episode_metrics.")
     require(set(metrics) == set(first), "metrics change their names.")
     for name, value in metrics.items():
         remedy = ": reduce it inside the step"
         _expect(f"the shape of the metric {name!r}", jnp.shape(value), (), remedy)
-        require(
-            np.isfinite(value) or not is_defined(name, metrics),
-            f"the metric {name!r} is {float(value)} in update {update}, expected a "
-            "finite number.",
-        )
+        is_known = np.isfinite(value) or not is_defined(name, metrics)
+        what = f"the metric {name!r} is {float(value)} in update {update}"
+        require(is_known, f"{what}, expected a finite number.")
     expected = (update + 1) * config.steps_per_update
     _expect("the metric env_steps", int(metrics["env_steps"]), expected)
 
@@ -214,11 +199,9 @@ def _check_frozen(config: TrainConfig, state: AgentState) -> None:
         return
     frozen = config.replace(frozen=names[:1])
     after, _ = jax.jit(bind(frozen).algorithm(frozen).step)(state)
-    require(
-        is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
-        f"{names[0]} moved though the config's frozen names it: make the optimiser "
-        "with frozen=frozen_in(config.frozen), see purerl.learning.optimiser.make.",
-    )
+    stays = is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0])
+    remedy = "make the optimiser with frozen=frozen_in(config.frozen)"
+    require(stays, f"{names[0]} moved though the config's frozen names it: {remedy}.")
 
 
 def _check_randomness(
@@ -230,20 +213,13 @@ def _check_randomness(
         state, _ = step(start._replace(**changes))
         return state._replace(key=after.key, update=after.update)
 
-    require(
-        _all_equal(again(), after),
-        "the same state gave two different updates, expected equal ones: all chance "
-        "comes from the key.",
-    )
-    for change, what in (
-        ({"key": other}, "another key"),
-        ({"update": jnp.int32(1)}, "another number of the update"),
-    ):
-        require(
-            not _all_equal(again(**change), after),
-            f"{what} gave the same update, expected another: draw from "
-            "purerl.keys.update_key(state).",
-        )
+    require(_all_equal(again(), after), "the same state gave two different updates.")
+    changes = {"another key": {"key": other}}
+    changes["another number of the update"] = {"update": jnp.int32(1)}
+    for what, change in changes.items():
+        remedy = "draw from purerl.keys.update_key(state)"
+        is_other = not _all_equal(again(**change), after)
+        require(is_other, f"{what} gave the same update, expected another: {remedy}.")
 
 
 def _check_act(

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from importlib import metadata, resources
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,24 +42,7 @@ from purerl.warm_start import check_agent, networks_of
 PLATFORMS = ("cpu", "cuda")
 _POLICY, _SAMPLED = "policy.stablehlo", "sampled_policy.stablehlo"
 _ABOUT = "policy.json"
-
-
-class Exported(NamedTuple):
-    """Functions of arrays alone, and the shapes of one row of their arguments.
-
-    Attributes:
-        act: `(obs, *memory) -> (action, *memory)`, deterministic; one action alone
-            where there is no memory.
-        sample: `(obs, *memory, words) -> ...`, which draws from a key's words.
-        rows: Shapes of the observation, a pytree where it has several parts, and of
-            each array of the memory, without batch.
-        words: Shape of the words of one random key.
-    """
-
-    act: Callable[..., Any]
-    sample: Callable[..., Any]
-    rows: tuple[PyTree, ...]
-    words: jax.ShapeDtypeStruct
+Rows = tuple[PyTree, ...]
 
 
 @in_32_bits
@@ -102,20 +85,20 @@ def export_policy(
     bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
-    found = _functions(bound, state)
+    act, sample, rows, words = _functions(bound, state)
     count = export.symbolic_shape("batch")[0] if batch is None else batch
-    files = {_POLICY: _serialised(found.act, found.rows, count)}
+    files = {_POLICY: _serialised(act, rows, count)}
     if sampled:
-        files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
+        files[_SAMPLED] = _serialised(sample, rows, count, words)
+    if onnx:
+        files[ONNX] = to_onnx(act, rows, batch)
     unread = heads_of(terms_of(config))  # Terms of a loss are no part of the policy.
     arrays = {
         name: np.asarray(x)
         for name, x in networks_of(state).items()
         if name.partition(".")[0] not in unread
     }
-    about = describe(bound, found, batch, sampled, onnx)
-    if onnx:
-        files[ONNX] = to_onnx(found.act, found.rows, batch)
+    about = describe(bound, rows, batch, words if sampled else None, onnx)
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
@@ -163,8 +146,15 @@ def _safetensors(extra: str) -> Callable[[dict[str, np.ndarray]], bytes]:
     return save
 
 
-def _functions(bound: Bound, state: PyTree) -> Exported:
-    """The policies of an agent, as functions of arrays."""
+def _functions(bound: Bound, state: PyTree) -> tuple[Any, Any, Rows, Any]:
+    """The policies of an agent as functions of arrays, and shapes of their arguments.
+
+    Returns:
+        `act(obs, *memory) -> (action, *memory)`, deterministic, one action alone where
+        there is no memory; `sample(obs, *memory, words)`, which draws from the words of
+        a random key; the shapes of the observation (a pytree where it has several
+        parts) and of each array of the memory, without batch; and that of the words.
+    """
     recurrence = recurrence_of(bound.algorithm(bound.config))
     params = bind_params(bound.env, bound.config.env_params)
     space: Any = bound.env.observation_space(params)
@@ -187,7 +177,7 @@ def _functions(bound: Bound, state: PyTree) -> Exported:
         *inputs, key = arguments
         return act(*inputs, key=jax.random.wrap_key_data(key, impl=implementation))
 
-    return Exported(act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype))
+    return act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype)
 
 
 def _member(space: Any) -> PyTree:
@@ -201,7 +191,7 @@ def _member(space: Any) -> PyTree:
 
 def _serialised(
     function: Callable[..., Any],
-    rows: tuple[PyTree, ...],
+    rows: Rows,
     count: Any,
     *others: jax.ShapeDtypeStruct,
 ) -> bytes:
@@ -227,19 +217,19 @@ def _serialised(
 
 
 def describe(
-    bound: Bound, found: Exported, batch: int | None, sampled: bool, onnx: bool
+    bound: Bound, rows: Rows, batch: int | None, words: Any, onnx: bool
 ) -> dict[str, Any]:
     """Return what `policy.json` says.
 
     Args:
         bound: Config and environment of the agent.
-        found: The policies.
+        rows: Shapes of the arguments, see `_functions`.
         batch: The number of observations at once; None for any.
-        sampled: Whether the stochastic policy was written.
+        words: Shape of a random key's words, where the stochastic policy was written.
         onnx: Whether the deterministic one was written as ONNX too.
     """
     params = bind_params(bound.env, bound.config.env_params)
-    obs, *memory = found.rows
+    obs, *memory = rows
     return {
         "format": 1,
         "environment": bound.env.name,
@@ -248,11 +238,11 @@ def describe(
         "observation": jax.tree.map(_shape, obs),
         # Zero before the first observation of an episode.
         "memory": [_shape(x) for x in memory],
-        "key": _shape(found.words) if sampled else None,
+        "key": _shape(words) if words else None,
         "batch": "any" if batch is None else batch,
         "files": {
             "deterministic": _POLICY,
-            "sampled": _SAMPLED if sampled else None,
+            "sampled": _SAMPLED if words else None,
             "onnx": ONNX if onnx else None,
         },
         "platforms": list(PLATFORMS),
@@ -292,9 +282,7 @@ def _space(space: Any) -> dict[str, Any]:
 ONNX = "policy.onnx"
 
 
-def to_onnx(
-    act: Callable[..., Any], rows: tuple[PyTree, ...], batch: int | None
-) -> bytes:
+def to_onnx(act: Callable[..., Any], rows: Rows, batch: int | None) -> bytes:
     """Convert a deterministic policy with jax2onnx.
 
     The inputs are called `obs`, or `obs.KEY` where an observation has several parts,

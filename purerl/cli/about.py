@@ -3,10 +3,9 @@
 import dataclasses
 import inspect
 import os
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import tyro
@@ -15,36 +14,29 @@ from rich.table import Table
 
 from purerl import envs
 from purerl.cli import flags, settings
-from purerl.cli.flags import option
 from purerl.config import ConfigError
 from purerl.envs.registry import SUITES, is_on_host
 from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
 
-@dataclasses.dataclass(kw_only=True)
-class Envs:
-    """List every environment, or describe one."""
+@flags.command
+def main_envs(id: tyro.conf.Positional[str | None] = None) -> None:
+    """List every environment, or describe one.
 
-    id: Annotated[
-        tyro.conf.Positional[str | None],
-        option("Name of an environment to describe; all are listed if not given."),
-    ] = None
-
-
-def main_envs(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status."""
-    options = flags.parse(Envs, argv, "envs")
+    Args:
+        id: Name of an environment to describe; all are listed if not given.
+    """
     console = Console(highlight=False)
-    if options.id is None:
+    if id is None:
         console.print(listing())
         prefixes = ", ".join(f"{name}/" for name in SUITES)
         words = f"purerl envs ID describes one; also {prefixes} with a name of theirs."
         names = ", ".join(envs.wrappers.WRAPPERS)
         console.print(f"{words}\nWrappers, for --env-wrappers: {names}.")
-        return 0
+        return
     try:
-        about = envs.describe(options.id)
+        about = envs.describe(id)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     console.print(f"[bold]{about.id}[/bold] ({about.source}): {about.summary}")
@@ -54,7 +46,6 @@ def main_envs(argv: Sequence[str]) -> int:
         console.print(f"note:        {about.note}")
     options = f"options: --env-kwargs name=value, which {about.source}.make takes"
     console.print(options if is_on_host(about.id) else parameters(about.params))
-    return 0
 
 
 def listing() -> Table:
@@ -90,14 +81,9 @@ def _brief(value: Any) -> str:
 OPTIONAL = ("gymnax", "brax", "distrax", "evosax", *SUITES)
 
 
-@dataclasses.dataclass(kw_only=True)
-class Doctor:
+@flags.command
+def main_doctor() -> int:
     """Say what this machine has and what purerl will use."""
-
-
-def main_doctor(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status: 1 where JAX lacks what was asked."""
-    flags.parse(Doctor, argv, "doctor")
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     lacking = settings.backend_problem()
     if lacking is not None:
@@ -125,7 +111,7 @@ def main_doctor(argv: Sequence[str]) -> int:
         problem += "purerl[cuda12] or purerl[cuda13]."
     words = f"! {problem}" if problem else "no problems found"
     console.print(words, style="yellow" if problem else None, markup=False)
-    return 1 if lacking else 0
+    return 1 if lacking else 0  # JAX lacks what was asked for.
 
 
 def _version(package: str) -> str:

@@ -6,6 +6,7 @@ A part of a config stands on the command line as text, `--optimiser "Adam(b1=0.9
 import argparse
 import contextlib
 import dataclasses
+import functools
 import inspect
 import re
 import warnings
@@ -87,28 +88,39 @@ def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) 
     return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
 
 
-def of_call(function: Callable, doc: str, without: Collection[str], **own: Any) -> type:
-    """Return a dataclass whose fields are the arguments of a function, for tyro.
+def of_call(function: Callable, without: Collection[str] = (), **own: Any) -> type:
+    """Return a dataclass whose fields are the arguments of a function, for `parse`.
 
     Args:
         function: The function, whose documentation of an argument is the flag's help.
-        doc: What the command does.
         without: Arguments that have no flag.
         **own: Type, and default if there is one, of flags that the function does not
             have, or has with another type.
     """
-    hints, fields = get_type_hints(function), {}
+    hints, fields = get_type_hints(function, include_extras=True), {}
     for name, argument in inspect.signature(function).parameters.items():
         if name not in without:
-            fields[name] = hints[name], argument.default
+            is_open = argument.default is argument.empty
+            fields[name] = hints[name], *([] if is_open else [argument.default])
     entries = [
         (name, kind, dataclasses.field(**({"default": value[0]} if value else {})))
         for name, (kind, *value) in {**fields, **own}.items()
     ]
-    named = {"__doc__": function.__doc__, "__about__": doc}
+    named = {"__doc__": function.__doc__}
     return dataclasses.make_dataclass(
         function.__name__, entries, namespace=named, kw_only=True
     )
+
+
+def command(function: Callable[..., int | None]) -> Callable[[Sequence[str]], int]:
+    """Make a command of a function `main_NAME`: its arguments are the flags."""
+
+    @functools.wraps(function)
+    def main(argv: Sequence[str]) -> int:
+        name = function.__name__.removeprefix("main_")
+        return function(**vars(parse(of_call(function), argv, name))) or 0
+
+    return main
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -357,8 +369,7 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     if any(not word.strip() or re.fullmatch(r"--[\w-]+=", word) for word in argv):
         # As a path it would be the working directory.
         raise ConfigError("a value is empty; give one, or leave its flag out.")
-    about = inspect.cleandoc(getattr(cls, "__about__", cls.__doc__ or ""))
-    about = about.partition("\n\nAttributes:")[0]
+    about = inspect.cleandoc(cls.__doc__ or "").partition("\n\nArgs:")[0]
     with warnings.catch_warnings():
         # One wrapper may stand for a tuple of them, and parts are texts to tyro.
         warnings.filterwarnings("ignore", "The field .* is annotated with type")

@@ -1,36 +1,34 @@
 """What can be done with results: evaluate, render, export, report, plot, track."""
 
-import dataclasses
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 from rich.console import Console
 
 from purerl import serialise
 from purerl.cli import flags, settings
-from purerl.cli.flags import Repeated, RunOrAgent, option
+from purerl.cli.flags import Repeated, RunOrAgent
 from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.report import plots, tables
-from purerl.report.folder import look, track
+from purerl.report.folder import look
+from purerl.report.folder import track as send
 from purerl.report.page import folder_page
 from purerl.report.playing import evaluate, read_agents, render
 from purerl.report.sweep_data import ENV, environments
 from purerl.runner.arguments import seeds_named, split_seed
 from purerl.runner.options import read_trackers
 from purerl.runner.rows import warn
-from purerl.runner.trackers import TRACKERS
 from purerl.runner.trackers.group import load_stored
 from purerl.runner.trackers.mlflow import absolute, log_policy
 from purerl.scale.host import agent_to_device
-from purerl.storage import folders
+from purerl.storage import folders as kinds
 
 EVALUATE = flags.of_call(
     evaluate,
-    "Play the policies of a run's last checkpoint.",
     ("what", "state"),
     run=(RunOrAgent,),
     env_params=(tuple[str, ...], ()),
@@ -52,8 +50,6 @@ def main_evaluate(argv: Sequence[str]) -> int:
 
 RENDER = flags.of_call(
     render,
-    "Write a video of a run's deterministic policies, side by side.",
-    (),
     run=(RunOrAgent,),
     out=(Path | None, None),
     format=(Literal["gif", "mp4", "html"] | None, None),
@@ -80,50 +76,45 @@ def main_render(argv: Sequence[str]) -> int:
     return 0
 
 
-EXPORT = flags.of_call(
-    export_policy,
-    "Write the policy of a run's agent as StableHLO, and its weights.",
-    ("config", "state"),
-    run=(RunOrAgent,),
-    out=(Path | None, None),
-    seed=(Annotated[int | None, option("Seed of the agent, as in RUN:SEED.")], None),
-    mlflow=(
-        Annotated[bool, option("Keep the policy in MLflow too, beside its run.")],
-        False,
-    ),
-    tracking_uri=(
-        Annotated[str | None, option("Address of MLflow's store, for --mlflow.")],
-        None,
-    ),
-)
+@flags.command
+def main_export(
+    run: RunOrAgent,
+    out: Path | None = None,
+    seed: int | None = None,
+    sampled: bool = False,
+    onnx: bool = False,
+    batch: int | None = None,
+    mlflow: bool = False,
+    tracking_uri: str | None = None,
+) -> None:
+    """Write the policy of a run's agent as StableHLO, and its weights.
 
-
-def main_export(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status."""
-    options = flags.parse(EXPORT, argv, "export")
-    if options.tracking_uri and not options.mlflow:
-        raise ConfigError(f"--tracking-uri {options.tracking_uri} needs --mlflow.")
-    run, _ = split_seed(options.run, None)
-    agent = read_agents(options.run, seed=options.seed)
-    seed = agent.seeds[0]
+    Args:
+        run: Folder of a run, or one of its agents.
+        out: Folder to write; RUN/exported if not given.
+        seed: Seed of the agent, as in RUN:SEED.
+        sampled: Write the stochastic policy too, which takes a random key.
+        onnx: Write the policy as ONNX too, which takes pip install 'purerl[onnx]'.
+        batch: Number of observations that the policy takes at once; any if not given.
+        mlflow: Keep the policy in MLflow too, beside its run.
+        tracking_uri: Address of MLflow's store, for --mlflow.
+    """
+    if tracking_uri and not mlflow:
+        raise ConfigError(f"--tracking-uri {tracking_uri} needs --mlflow.")
+    folder, agent = split_seed(run, None)[0], read_agents(run, seed=seed)
+    first = agent.seeds[0]
     if len(agent.seeds) > 1:
         raise ConfigError(
             f"--seed: a policy is that of one agent; the run has "
-            f"{seeds_named(agent.seeds)}: name one, such as {run}:{seed}."
+            f"{seeds_named(agent.seeds)}: name one, such as {folder}:{first}."
         )
     warn(agent.seeds, agent.diverged_at)
-    folder = export_policy(
-        agent.config,
-        agent_to_device(agent.state, 0),
-        options.out or run / "exported",
-        sampled=options.sampled,
-        onnx=options.onnx,
-        batch=options.batch,
-    )
-    print(f"the policy of seed {seed} after update {agent.update:,} is in {folder}/")
-    if options.mlflow:
-        print(f"MLflow has it as {_log(run, options.tracking_uri, folder)}")
-    return 0
+    state, out = agent_to_device(agent.state, 0), out or folder / "exported"
+    options = {"sampled": sampled, "onnx": onnx, "batch": batch}
+    out = export_policy(agent.config, state, out, **options)
+    print(f"the policy of seed {first} after update {agent.update:,} is in {out}/")
+    if mlflow:
+        print(f"MLflow has it as {_log(folder, tracking_uri, out)}")
 
 
 def _log(run: Path, uri: str | None, folder: Path) -> str:
@@ -136,19 +127,16 @@ def _log(run: Path, uri: str | None, folder: Path) -> str:
 
 # Pages and pictures.
 
-REPORT = flags.of_call(
-    folder_page,
-    "Write the page of whatever a folder holds, also while it goes on.",
-    (),
-    folder=(tyro.conf.Positional[Path],),
-)
 
+@flags.command
+def main_report(folder: tyro.conf.Positional[Path], out: Path | None = None) -> None:
+    """Write the page of whatever a folder holds, also while it goes on.
 
-def main_report(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status."""
-    options = flags.parse(REPORT, argv, "report")
-    print(f"written to {folder_page(**vars(options))}")
-    return 0
+    Args:
+        folder: Folder to write of.
+        out: Page to write; FOLDER/report.html if not given.
+    """
+    print(f"written to {folder_page(folder, out)}")
 
 
 def end(out: Path | None, *sentences: str) -> None:
@@ -170,11 +158,17 @@ def end(out: Path | None, *sentences: str) -> None:
     Console().print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-@dataclasses.dataclass(kw_only=True)
-class Plot:
+@flags.command
+def main_plot(
+    folders: tyro.conf.Positional[tuple[str, ...]],
+    metric: Repeated = (),
+    iqm: bool = False,
+    columns: int | None = None,
+    out: Path | None = None,
+) -> None:
     """Draw the curves of folders from their files, also while they are written.
 
-    Attributes:
+    Args:
         folders: Folder of anything, or NAME=FOLDER. Several runs, sweeps (of which the
             best point is drawn) and comparisons come into one picture, a panel per
             environment; the legend has the name that is given, or the folder's.
@@ -187,26 +181,17 @@ class Plot:
         out: Picture to write, .pdf, .svg or .png; FOLDER/curve.png if not given, or
             FOLDER/METRIC.png; for several folders curves.png here.
     """
-
-    folders: tyro.conf.Positional[tuple[str, ...]]
-    metric: Repeated = ()
-    iqm: bool = False
-    columns: int | None = None
-    out: Path | None = None
-
-
-def main_plot(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status."""
-    options = flags.parse(Plot, argv, "plot")
-    name, columns = "-".join(options.metric).replace("/", "-"), options.columns
+    if not folders:
+        raise ConfigError("folders: name the folder of a result.")
+    name = "-".join(metric).replace("/", "-")
     with nullcontext() if columns is None else plots.paper(columns):
-        if len(options.folders) == 1 and not options.iqm:
-            folder = _named(options.folders[0])[1]
-            path = options.out or folder / f"{name or 'curve'}.png"
-            picture = draw(folder, options.metric)
+        if len(folders) == 1 and not iqm:
+            folder = _named(folders[0])[1]
+            path = out or folder / f"{name or 'curve'}.png"
+            picture = draw(folder, metric)
         else:
-            path = options.out or Path(f"{name or 'curves'}.png")
-            picture = draw_several(options.folders, options.metric, options.iqm)
+            path = out or Path(f"{name or 'curves'}.png")
+            picture = draw_several(folders, metric, iqm)
     try:
         picture.save(path)
     except (OSError, ValueError) as error:  # ValueError: a name without a stem
@@ -215,7 +200,6 @@ def main_plot(argv: Sequence[str]) -> int:
     print(f"written to {path}")
     if columns is not None:
         print(f"caption: {picture.figure.get_label()}")
-    return 0
 
 
 def draw(folder: Path, metrics: Sequence[str] = ()) -> plots.Picture:
@@ -224,9 +208,9 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> plots.Picture:
     Raises:
         ConfigError: there is nothing yet, or no such metric.
     """
-    kind = folders.kind_of(folder)
+    kind = kinds.kind_of(folder)
     if metrics and kind not in ("run", "sweep"):
-        held = f"{folder} holds {folders.words_of(kind)}"
+        held = f"{folder} holds {kinds.words_of(kind)}"
         raise ConfigError(f"metric: {held}; metrics are drawn of a run or a sweep.")
     result = look(folder)
     if not metrics:
@@ -261,33 +245,19 @@ def _named(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-TRACK = flags.of_call(
-    track,
-    "Send the rows and files that trackers lack of a run, sweep or evolution.",
-    ("trackers",),
-    folder=(tyro.conf.Positional[Path],),
-    track=(
-        Annotated[
-            Repeated,
-            option(
-                f"Tracker to send to: {', '.join(TRACKERS)}; may be repeated. If not "
-                "given, those that have been told of the folder before."
-            ),
-        ],
-        (),
-    ),
-    tracking_uri=(
-        Annotated[
-            str | None,
-            option("Address of MLflow's store; the one before if not given."),
-        ],
-        None,
-    ),
-)
+@flags.command
+def main_track(
+    folder: tyro.conf.Positional[Path],
+    track: Repeated = (),
+    tracking_uri: str | None = None,
+) -> int:
+    """Send the rows and files that trackers lack of a run, sweep or evolution.
 
-
-def main_track(argv: Sequence[str]) -> int:
-    """Run the command; return the exit status: 1 where something is still missing."""
-    options = flags.parse(TRACK, argv, "track")
-    chosen = read_trackers(options.track, options.tracking_uri)
-    return 0 if track(options.folder, chosen) else 1
+    Args:
+        folder: Folder of a run, sweep, search or comparison.
+        track: Tracker to send to, tensorboard, mlflow or wandb; may be repeated. If not
+            given, those that have been told of the folder before.
+        tracking_uri: Address of MLflow's store; the one before if not given.
+    """
+    is_whole = send(folder, read_trackers(track, tracking_uri))
+    return 0 if is_whole else 1

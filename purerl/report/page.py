@@ -292,12 +292,9 @@ def _use(result: EvolutionResult, name: str) -> str:
     """How to train with what was learned."""
     if result.out is None:
         return ""
-    file, config = result.out / f"{name}.npz", type(result.config).__name__
-    part = f"{name}=purerl.load_part({str(file)!r})"
-    command = train_command(result.config, name, file)
-    return html.code(command) + html.code(
-        f"import purerl\n\nconfig = purerl.{config}({part})"
-    )
+    file = result.out / f"{name}.npz"
+    part = f"{name} = purerl.load_part({str(file)!r})"
+    return html.code(f"{train_command(result.config, name, file)}\n# or {part}")
 
 
 def train_command(config: TrainConfig, name: str, file: Path) -> str:

@@ -128,8 +128,8 @@ class Scores(NamedTuple):
             raise ConfigError(
                 f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), "
                 "and returns of different tasks do not compare; take one of them, "
-                f"best({ENV}={names[0]!r}) or result.sel({ENV}={names[0]!r}), or draw a "
-                f"line for each, by={ENV!r}."
+                f"best({ENV}={names[0]!r}) or result.sel({ENV}={names[0]!r}), or draw "
+                f"a line for each, by={ENV!r}."
             )
 
     def values(self, name: str) -> list[Any]:

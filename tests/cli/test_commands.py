@@ -153,6 +153,7 @@ def test_help_of_every_command(command, capsys):
         (["evaluate", "x", "--episode-seed", "-1"], "episode_seed must be a whole n"),
         (["evaluate", "missing"], "there is no folder missing"),
         (["plot", "missing"], "there is no folder missing"),
+        (["plot"], "folders: name the folder of a result"),
         (["envs", "Dors-v0"], "Doors-v0"),
         (["train", "--preset", "a", "--config", "b"], "not both"),
         (

@@ -165,7 +165,7 @@ def test_folders_are_drawn_together(tmp_path, monkeypatch, capsys):
     for name in read:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(results, "look", lambda folder: read[folder.name])
-    monkeypatch.setattr(results.folders, "kind_of", lambda folder: "run")
+    monkeypatch.setattr(results.kinds, "kind_of", lambda folder: "run")
     monkeypatch.chdir(tmp_path)
     args = ["plot", "a", "ours=b", "--iqm", "--columns", "1", "--out", "both.pdf"]
     assert main(args) == 0

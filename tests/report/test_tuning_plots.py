@@ -48,7 +48,6 @@ def test_history_shows_every_trial_where_it_is(result):
     assert found["complete"].get_xydata().tolist() == points
     assert found["best so far"].get_ydata().tolist() == [3, 3, 5, 5, 5, 5]
     assert found["pruned, at its last score"].get_xydata().tolist() == [[2, 0.5]]
-    assert found["diverged or refused"].get_xdata().tolist() == [5]
     assert found["default"].get_ydata() == [3.0, 3.0]
 
 

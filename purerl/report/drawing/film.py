@@ -77,6 +77,8 @@ class Film:
         self, picture: "Image", place: tuple[int, int, int], corner: tuple[int, int]
     ) -> None:
         draw, (left, top) = c.pillow("ImageDraw").Draw(picture), corner
+        if left:
+            draw.line([(left, top), (left, top + CAPTION + c.HEIGHT)], fill=c.LINE)
         which, earned, at = self.captions(*place)
         end = c.ORANGE if at.endswith(("ended", "cut")) else c.DARK
         for x, y, words, size, colour in (

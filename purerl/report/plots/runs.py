@@ -281,7 +281,8 @@ def curves_figure(
     panels, bands = style.panel_grid(len(lines), ax, least=6.0, **size), []
     names = list(dict.fromkeys(line.name for own in lines.values() for line in own))
     for axes, (env, own) in zip(panels, lines.items(), strict=True):
-        bands += draw_lines(axes, with_floor(own), statistic, names)
+        places = [names.index(line.name) for line in own]
+        bands += draw_lines(axes, with_floor(own), statistic, places)
         style.finish(axes, env if len(lines) > 1 else "", "environment steps", y)
     if len(names) > 1:
         style.legend_below(panels[0].figure, panels, 4, ax=ax)
@@ -301,7 +302,7 @@ def with_floor(lines: Sequence[Line]) -> list[Line]:
 
 
 def draw_lines(
-    axes: "Axes", lines: Sequence[Line], statistic: str, names: Sequence[str]
+    axes: "Axes", lines: Sequence[Line], statistic: str, places: Sequence[int]
 ) -> list[str]:
     """Draw lines with their bands; return in words what the bands are.
 
@@ -309,12 +310,12 @@ def draw_lines(
         axes: The panel.
         lines: The lines.
         statistic: Name of the statistic, iqm or mean.
-        names: Names of all lines; the place of a name says how its line looks.
+        places: Number of each line's colour, marker and dash.
     """
     # Many bands over one another hide the lines.
     opacity, words = 0.16 if len(lines) <= 4 else 0.08, []
-    for line in lines:
-        number, is_point = names.index(line.name), np.isfinite(line.steps)
+    for line, number in zip(lines, places, strict=True):
+        is_point = np.isfinite(line.steps)
         is_over = line.is_lost[:, None] & ~is_followed(line.values)
         values = np.where(is_over, line.floor, line.values)[:, is_point]
         if not np.isfinite(values).any():

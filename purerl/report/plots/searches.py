@@ -211,10 +211,6 @@ def study_history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
         last = [row.curve[max(row.curve)] for row in pruned]
         look: Any = {"color": style.COLOURS[-1], "label": "pruned, at its last score"}
         axes.plot([row.number for row in pruned], last, "x", ms=5, **look)
-    lost = [row.number for row in rows if row.state in ("diverged", "refused")]
-    if lost:
-        low = [axes.get_ylim()[0]] * len(lost)
-        axes.plot(lost, low, "v", color=RED, ms=6, label="diverged or refused")
     best = np.maximum.accumulate(scores)
     ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
     axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")

@@ -125,7 +125,7 @@ def sweep_curves(
             # compare.
             groups = [[line] for line in lines] if len(scores.tasks) > 1 else [lines]
             lines = [line for group in groups for line in with_floor(group)]
-        bands += draw_lines(axes, lines, statistic, [name for name, _ in chosen])
+        bands += draw_lines(axes, lines, statistic, range(len(lines)))
         style.finish(axes, y=name.replace("_", " "))
     style.finish(panels[-1], x="environment steps per agent")
     title = f"{env_name(dataset)}: best configurations"
