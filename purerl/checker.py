@@ -18,13 +18,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
-from purerl.envs.checker import (
-    RuleError,
-    is_equal,
-    require,
-    said_of,
-    signature,
-)
+from purerl.envs.checker import RuleError, is_equal, require, said_of, signature
 from purerl.learning.optimiser import name_leaves
 from purerl.metrics import is_defined
 from purerl.precision import in_32_bits

@@ -190,10 +190,7 @@ def _member(space: Any) -> PyTree:
 
 
 def _serialised(
-    function: Callable[..., Any],
-    rows: Rows,
-    count: Any,
-    *others: jax.ShapeDtypeStruct,
+    function: Callable[..., Any], rows: Rows, count: Any, *others: jax.ShapeDtypeStruct
 ) -> bytes:
     """A function as bytes.
 

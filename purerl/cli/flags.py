@@ -148,15 +148,11 @@ class Processes:
         option("Number of processes in all, where SLURM or MPI do not say it."),
     ] = None
     process: Annotated[
-        int | None,
-        option("Number of this process, where SLURM or MPI do not say it."),
+        int | None, option("Number of this process, where SLURM or MPI do not say it.")
     ] = None
 
 
-_MAPPINGS = {
-    "env_kwargs": '{"backend": "spring"}',
-    "env_params": '{"length": 0.5}',
-}
+_MAPPINGS = {"env_kwargs": '{"backend": "spring"}', "env_params": '{"length": 0.5}'}
 
 
 def read_options(options: type, parsed: Any) -> dict[str, Any]:

@@ -28,10 +28,7 @@ from purerl.scale.host import agent_to_device
 from purerl.storage import folders as kinds
 
 EVALUATE = flags.of_call(
-    evaluate,
-    ("what", "state"),
-    run=(RunOrAgent,),
-    env_params=(tuple[str, ...], ()),
+    evaluate, ("what", "state"), run=(RunOrAgent,), env_params=(tuple[str, ...], ())
 )
 
 

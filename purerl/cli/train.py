@@ -31,11 +31,7 @@ from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
 from purerl.runner.run import RunOptions, run
-from purerl.runner.start import (
-    Start,
-    read_start,
-    with_values_of_start,
-)
+from purerl.runner.start import Start, read_start, with_values_of_start
 from purerl.scale.devices import use_all_cores
 from purerl.sweeps import plan
 from purerl.train import bind
@@ -269,8 +265,7 @@ class FindLanes:
     """Measure training throughput over lane widths, for `--lanes`."""
 
     widths: Annotated[
-        tuple[int, ...],
-        option("Widths to measure; powers of two if not given."),
+        tuple[int, ...], option("Widths to measure; powers of two if not given.")
     ] = ()
     seconds: Annotated[float, option("Seconds of measurement per width.")] = 2.0
     memory_limit: Annotated[str | None, option(flags.tools.MEMORY_LIMIT)] = None

@@ -11,12 +11,7 @@ from purerl.execution.format import program, quoted, say
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RunResult, load_run
-from purerl.runner.rows import (
-    read_diverged_at,
-    read_members,
-    saved_records,
-    stack_rows,
-)
+from purerl.runner.rows import read_diverged_at, read_members, saved_records, stack_rows
 from purerl.runner.run import tracked_files
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe

@@ -13,14 +13,7 @@ from purerl.population.search import BestMember
 from purerl.report import statistics
 from purerl.report.plots.runs import env_of
 from purerl.report.statistics import mean_interval, nanmean
-from purerl.report.sweep_data import (
-    SCORE,
-    Scores,
-    env_name,
-    label,
-    read_scores,
-    short,
-)
+from purerl.report.sweep_data import SCORE, Scores, env_name, label, read_scores, short
 from purerl.runner.result import RunResult
 from purerl.space.axes import in_words
 

@@ -5,7 +5,6 @@ import shlex
 import shutil
 
 import pytest
-import yaml
 
 import purerl
 import purerl.cli
@@ -56,17 +55,6 @@ def test_train_writes_everything_that_it_promises(trained):
     assert (trained / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_evaluate_plays_every_seed_or_one(trained, capsys):
-    assert main(["evaluate", str(trained), "--episodes", "3"]) == 0
-    text = capsys.readouterr().out
-    assert "3 episodes" in text and text.count("mean") == 2  # A column and a row.
-    assert main(["evaluate", str(trained), "--seed", "1", "--episodes", "2"]) == 0
-    one = capsys.readouterr().out
-    assert one.count("mean") == 1
-    assert main(["evaluate", f"{trained}:1", "--episodes", "2"]) == 0
-    assert capsys.readouterr().out == one
-
-
 def test_a_dry_run_reads_the_agents_to_begin_with(
     trained, config_file, monkeypatch, capsys
 ):
@@ -83,23 +71,6 @@ def test_a_dry_run_reads_the_agents_to_begin_with(
         more = ["--from", str(trained), "--from-parts", parts]
         assert main([*train, *more, "--total-timesteps", "960"]) == 0
         assert f"3 agents, CartPole-v1: {steps} env" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_flags_override_the_config_file(config_file, folder):
-    out = folder / "flags"
-    args = ["train", "--config", config_file, "--out", str(out), *RUN]
-    flags = ("--learning-rate", "1e-3", "--hidden-sizes", "4", "4", "--env-params")
-    loss = ("--policy-loss", "DPODrift(alpha=1.5, beta=0.6)")
-    short = ("--total-timesteps", "64", "--normalize-rewards", "True")
-    assert main([*args, *flags, "length=7e-1", *loss, *short]) == 0
-    stored = yaml.safe_load((out / "config.yaml").read_text())
-    assert stored["learning_rate"] == 1e-3
-    assert stored["hidden_sizes"] == [4, 4]
-    assert float(stored["env_params"]["length"]) == 0.7
-    assert stored["policy_loss"] == {"type": "DPODrift", "alpha": 1.5, "beta": 0.6}
-    assert stored["normalize_rewards"] is True
-    assert stored["num_steps"] == 16  # from the file
 
 
 def test_envs_lists_and_describes(capsys):
@@ -219,10 +190,6 @@ def test_train_begins_with_agents_of_another_run(trained, config_file, folder, c
     }
     assert main(["train", "--from-parts", "all"]) == 2
     assert "give --from RUN with it" in capsys.readouterr().err
-    assert main(["train", "--resume", str(out), "--from", str(trained)]) == 2
-    assert "--from cannot be given with --resume" in capsys.readouterr().err
-    assert main(["train", "--config", config_file, "--from", f"{trained}:9"]) == 2
-    assert "has no agent of seed 9" in capsys.readouterr().err
 
 
 def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):

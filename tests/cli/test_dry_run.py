@@ -28,11 +28,7 @@ AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
         pytest.param(["train", "--seeds", "16"], 16, "10.2k", marks=pytest.mark.slow),
         (["pbt", *AXIS, "--population", "8", "--searches", "2"], 16, "10.2k"),
         # 4 up to update 5, 2 up to 10, 1 up to 20: 4 x 5 + 2 x 5 + 10 updates of 32.
-        (
-            ["halving", *AXIS, *HALVING],
-            4,
-            "1.28k",
-        ),
+        (["halving", *AXIS, *HALVING], 4, "1.28k"),
         # 5 trials with 4 seeds, and twice 10 fresh seeds; a batch is 8 trials.
         (["tune", *AXIS, "--trials", "5", "--seeds", "4"], 32, "25.6k"),
         (["compare", "--setting", "a:", "--seeds", "16"], 16, "10.2k"),

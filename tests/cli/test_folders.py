@@ -33,13 +33,6 @@ def _folder(path: Path, kind: str) -> Path:
     return path
 
 
-def test_a_sweep_can_be_drawn(swept, tmp_path, capsys):
-    path = tmp_path / "sweep.png"
-    assert main(["plot", str(swept), "--out", str(path)]) == 0
-    assert path.read_bytes().startswith(PNG)
-    assert str(path) in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("command", ["plot", "report"])
 def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
     swept, command, tmp_path, capsys

@@ -12,11 +12,9 @@ from purerl import envs
 from purerl.envs.wrappers import innermost, unwrap
 from purerl.report.drawing import canvas as c
 from purerl.report.drawing.canvas import Canvas
-from purerl.report.sweep_data import label
 from purerl.scale.devices import required
 
 MOST = 24  # Numbers that have a bar each.
-NAMED = 6  # Of more numbers than these none is written under its bar.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 24, 16, 34, 30
 
 
@@ -190,9 +188,6 @@ def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:
         canvas.box(
             (inside[0], low), (inside[1], high), c.BLUE if tall > 0 else c.ORANGE
         )
-        if len(shown) <= NAMED:
-            at = (left + width / 2, -c.HEIGHT + _BOTTOM / 2)
-            canvas.text(at, label(float(number)), c.DARK, 10, "mm")
     canvas.line([(_LEFT, -middle), (c.WIDTH - _RIGHT, -middle)], c.DARK, 1)
     return canvas.pixels()
 

@@ -15,7 +15,6 @@ from purerl.report.plots.runs import evolution_curve as evolution_curve
 from purerl.report.plots.runs import evolution_returns as evolution_returns
 from purerl.report.plots.runs import learning_curve as learning_curve
 from purerl.report.plots.runs import metric_curves as metric_curves
-from purerl.report.plots.runs import metric_lines as metric_lines
 from purerl.report.plots.searches import halving_scores as halving_scores
 from purerl.report.plots.searches import halving_values as halving_values
 from purerl.report.plots.searches import population_scores as population_scores
@@ -27,7 +26,6 @@ from purerl.report.plots.style import Axis as Axis
 from purerl.report.plots.style import Picture as Picture
 from purerl.report.plots.style import paper as paper
 from purerl.report.plots.style import save as save
-from purerl.report.plots.style import to_svg as to_svg
 from purerl.report.plots.sweeps import heat_map as heat_map
 from purerl.report.plots.sweeps import score_groups as score_groups
 from purerl.report.plots.sweeps import seed_scores as seed_scores

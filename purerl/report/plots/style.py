@@ -80,14 +80,13 @@ class Picture(NamedTuple):
 
 
 @contextlib.contextmanager
-def paper(columns: int = 1, width: float | None = None) -> Iterator[None]:
+def paper(columns: int = 1) -> Iterator[None]:
     """Draw figures for a paper: as wide as its columns, with letters of 8 points.
 
     What a figure shows stands in its caption there and not over it, see `Picture`.
 
     Args:
         columns: One column (3.25 inches) or two (6.75).
-        width: Width in inches, in place of that of the columns.
 
     Raises:
         ConfigError: another number of columns.
@@ -95,8 +94,8 @@ def paper(columns: int = 1, width: float | None = None) -> Iterator[None]:
     from matplotlib import rc_context
 
     if columns not in COLUMNS:
-        raise ConfigError(f"columns must be 1 or 2, got {columns!r}; or give width.")
-    token = _width.set(width or COLUMNS[columns])
+        raise ConfigError(f"columns must be 1 or 2, got {columns!r}.")
+    token = _width.set(COLUMNS[columns])
     try:
         with rc_context(PAPER):
             yield
