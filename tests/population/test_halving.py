@@ -15,10 +15,6 @@ def search(config, axes, **changes):
     return purerl.halving(config, axes, searches=[SEED], **{**HALVING, **changes})
 
 
-def outcome(result):
-    return result.states, result.steps
-
-
 @pytest.fixture(scope="module")
 def whole(tiny, axes):
     return search(tiny, axes)

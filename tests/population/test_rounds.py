@@ -3,10 +3,11 @@
 import jax
 import numpy as np
 
+from purerl.execution.cohort import FreshReturns
 from purerl.execution.programs import Members
 from purerl.population.halving import HalvingSearch
 from purerl.population.pbt import PBTSearch
-from purerl.population.search import Fitness
+from purerl.population.search import Fitness, measure
 from purerl.population.space import Space, child_keys
 from purerl.search.drive import Executor
 from purerl.search.protocol import Outcome, Request
@@ -27,14 +28,10 @@ def pbt_search(tiny, axes, fitness="evaluation"):
     return PBTSearch(Space(tiny, axes), (SEED,), options)
 
 
-def test_a_round_draws_its_own_parents(tiny, axes):
+def test_a_round_draws_its_own_parents_and_steps(tiny, axes):
     search = pbt_search(tiny, axes)
     found = Fitness(np.arange(6.0), np.zeros(6, bool))
     assert len({tuple(search._exploit(found, number)) for number in range(5)}) > 1
-
-
-def test_a_round_moves_by_its_own_draws(tiny, axes):
-    search = pbt_search(tiny, axes)
     hyper, parents = search.init().hyper, np.array([5, 4, 3, 3, 4, 5])
     moved = [search._explore(hyper, parents, number) for number in range(5)]
     assert len({tuple(one["learning_rate"]) for one in moved}) > 1
@@ -67,17 +64,26 @@ def test_a_rung_is_judged_by_episodes_of_its_own(tiny, axes):
     assert len(keys) == 3 and len(np.unique(np.stack(keys), axis=0)) == 3
 
 
-def outcome(episodes, returns):
-    column = {"episodes": episodes, "episode_return": returns}
-    train = {name: np.asarray(x, float)[:, None] for name, x in column.items()}
-    return Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
-
-
-def test_where_no_episode_ended_the_held_return_counts(tiny, axes):
-    search = pbt_search(tiny, axes, "final_return")
-    state, held = search.init(), outcome([0, 1] * 3, [1.0, 9.0, 3.0, 9.0, np.nan, 9.0])
-    after = search.tell(state, search.ask(state), held)
-    np.testing.assert_array_equal(after.score, [1, 9, 3, 9, np.nan, 9])
+def test_a_score_is_that_of_its_kind():
+    train = {"episodes": [0, 1] * 3, "episode_return": [1, 9, 3, 9, np.nan, 9]}
+    train = {name: np.asarray(x, float)[:, None] for name, x in train.items()}
+    held = Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
+    # Where no episode ended the return of before counts.
+    found = measure(held, "final_return")
+    np.testing.assert_array_equal(found.score, [1, 9, 3, 9, np.nan, 9])
+    assert not found.diverged.any()
+    planned = np.arange(24.0).reshape(6, 2, 2)
+    planned[0, -1] = np.nan  # Of an evaluation a bad sign.
+    found = measure(
+        held._replace(evaluation={"episode_return": planned}), "final_return"
+    )
+    np.testing.assert_array_equal(found.score, [np.nan, *planned[1:, -1].mean(-1)])
+    assert found.diverged.tolist() == [True] + [False] * 5
+    fresh = FreshReturns(np.arange(6.0), np.full(6, 8))
+    judged = held._replace(fresh=fresh, diverged_at=np.array([3] + [-1] * 5))
+    found = measure(judged, "evaluation")
+    np.testing.assert_array_equal(found.score, [np.nan, 1, 2, 3, 4, 5])
+    assert np.isnan(measure(held, "evaluation").score).all()  # Between two rungs.
 
 
 def test_a_copy_holds_its_parents_return(tiny, axes):

@@ -9,37 +9,14 @@ import pytest
 import purerl
 from purerl.execution import programs
 from purerl.execution.curves import Curves, Segment, first_bad_update
-from purerl.execution.programs import Members, Program
-from purerl.randomisation import Uniform
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
 from purerl.sweeps import store
 from purerl.sweeps.groups import written
 from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.store import compare, describe
-from purerl.train import bind
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny, tmp_path):
-    drawn = {"length": Uniform(0.3, 0.9)}
-    axes = {"env_params": [{}, drawn]}
-    result = run_sweep(tiny, axes, seeds=2, out=tmp_path / "out")
-    points = purerl.load_sweep(tmp_path / "out").design.points
-    assert [point["env_params"] for point in points] == [{}, drawn]
-    for number, params in enumerate([{}, drawn]):
-        run = purerl.run(
-            tiny.replace(env_params=params),
-            seeds=2,
-            lanes=LANES,
-            segment_updates=SEGMENT,
-            progress=False,
-        )
-        found = result["episode_return"].values.reshape(2, 2, -1)[number]
-        np.testing.assert_allclose(found, run.metrics["episode_return"], rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -259,16 +236,6 @@ def test_scores_are_the_last_evaluation(whole):
 def test_bad_options_get_a_sentence(tiny, options, words):
     with pytest.raises(purerl.ConfigError, match=words):
         run_sweep(tiny, {"learning_rate": RATES}, **options)
-
-
-@pytest.mark.slow
-def test_lanes_are_halved_until_they_fit(tiny):
-    members = Members(jax.random.split(jax.random.key(0), 4), {})
-    built = Program(bind(tiny), members, SEGMENT, make_workers())
-    block = built.memory().block(4)
-    limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
-    result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
-    assert result.summary["lanes"] == [2]
 
 
 def test_rows_of_frozen_members_are_unknown_and_counts_stay_exact():
