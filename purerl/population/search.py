@@ -22,7 +22,6 @@ from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, seeds_option
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
@@ -210,7 +209,6 @@ class PopulationSearch(abc.ABC):
                 number: f"seed={seed}-member={number % self.size}"
                 for number, seed in enumerate(self.search_of)
             },
-            remarks=tuple(notes(bound, self.space.corners())),
         )
 
     @abc.abstractmethod
