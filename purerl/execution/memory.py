@@ -148,18 +148,14 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
         worker: The worker whose free memory counts.
 
     Raises:
-        ConfigError: not even one lane fits, with both sizes and the largest array.
+        ConfigError: not even one lane fits, with both sizes.
     """
     need, free = least_bytes(shapes) / lanes, free_memory(worker)
     if need <= free:
         return
-    leaves, _ = jax.tree_util.tree_flatten_with_path(shapes)
-    path, largest = max(leaves, key=lambda entry: num_bytes(entry[1]))
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise ConfigError(
         f"memory: one agent needs at least {format_bytes(need)}, and "
-        f"{format_bytes(free)} is free; its largest array ({name}) has "
-        f"{largest.size // lanes:,} numbers. Use a smaller network (hidden_sizes), a "
+        f"{format_bytes(free)} is free. Use a smaller network (hidden_sizes), a "
         "smaller replay buffer (buffer_size) or fewer environments (num_envs)."
     )
 
