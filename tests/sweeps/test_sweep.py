@@ -21,21 +21,12 @@ from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
 
 @pytest.mark.slow
 def test_compilations_are_the_static_groups(monkeypatch):
-    calls = []
-    compile_for = programs.compile_for
-    monkeypatch.setattr(
-        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
-    )
-    config = tiny_config(num_evaluations=1)
-    result = run_sweep(
-        config,
-        {
-            "learning_rate": [1e-3, 1e-2],
-            "num_envs": [2, 4],
-            "algorithm": ["ppo", "vpg"],
-        },
-        seeds=2,
-    )
+    calls, compile_for = [], programs.compile_for
+    count = lambda *args: calls.append(1) or compile_for(*args)  # noqa: E731
+    monkeypatch.setattr(programs, "compile_for", count)
+    axes = {"learning_rate": [1e-3, 1e-2], "num_envs": [2, 4]}
+    axes["algorithm"] = ["ppo", "vpg"]
+    result = run_sweep(tiny_config(num_evaluations=1), axes, seeds=2)
     assert result.summary["groups"] == result.summary["compilations"] == 4
     assert len(calls) == 2 * 4  # an `init` and an `advance` each
     assert result.finished and result.summary["members"] == 16
@@ -95,13 +86,8 @@ def test_the_first_bad_update_is_found():
 
 
 def test_equal_draws_are_trained_once(tiny, whole):
-    drawn = run_sweep(
-        tiny,
-        {"learning_rate": purerl.choice(RATES[:2])},
-        design="random",
-        num_points=5,
-        seeds=2,
-    )
+    axes = {"learning_rate": purerl.choice(RATES[:2])}
+    drawn = run_sweep(tiny, axes, design="random", num_points=5, seeds=2)
     assert drawn.summary["members"] == drawn.summary["trained_members"] == 4
     assert drawn.finished
     rates = drawn["episode_return"]["learning_rate"].values
@@ -175,16 +161,12 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
     out = tmp_path / "sweep"
     axes = {"learning_rate": RATES[:2]}
     run_sweep(tiny, axes, seeds=2, out=out)
+    turned, more = {"learning_rate": RATES[1::-1]}, {"learning_rate": RATES}
     for config, changed, options, words in (
         (tiny.replace(gamma=0.9), axes, {}, "gamma is 0.99 there and 0.9 here"),
         (tiny, {"learning_rate": RATES[:1]}, {}, r"2 points there and 1 here \(0 new"),
-        (tiny, {"learning_rate": RATES}, {}, r"3 here \(1 new.*--extend"),
-        (
-            tiny,
-            {"learning_rate": RATES[1::-1]},
-            {},
-            r"2 here \(0 new.*in this order",
-        ),
+        (tiny, more, {}, r"3 here \(1 new.*--extend"),
+        (tiny, turned, {}, r"2 here \(0 new.*in this order"),
         (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
     ):
         with pytest.raises(purerl.ConfigError, match=words):
