@@ -135,21 +135,18 @@ def test_of_equal_means_the_point_with_all_scores_comes_first():
 
 def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
     """Padding counts neither as an episode nor as the last evaluation."""
-    points = expand({"learning_rate": [1e-3, 1e-4]})
-    store = MemberStore()
+    points, store = expand({"learning_rate": [1e-3, 1e-4]}), MemberStore()
     for point, shape in zip(points.points, [(2, 3), (1, 2)], strict=True):
+        returns = np.arange(np.prod(shape), dtype=np.float32).reshape(1, *shape)
         arrays = {
             "diverged_at": np.array([-1]),
             "train/env_steps": np.array([[640]]),
             "train/episode_return": np.zeros((1, 1), np.float32),
-            "evaluation/episode_return": np.arange(6, dtype=np.float32)[
-                : shape[0] * shape[1]
-            ].reshape(1, *shape),
+            "evaluation/episode_return": returns,
             "evaluation/episode_length": np.ones((1, *shape), np.int32),
             "evaluation/env_steps": np.arange(1, shape[0] + 1)[None] * 320,
         }
-        ids = (member_id(point, 0),)
-        store.add(ids, arrays)
+        store.add((member_id(point, 0),), arrays)
     result = SweepResult(tiny_config(), points, (0,), store)
     assert result.scores().values.ravel().tolist() == [4.0, 0.5]
     assert read_scores(result.dataset).scores.ravel().tolist() == [4.0, 0.5]
@@ -162,14 +159,10 @@ def test_the_best_is_that_of_one_environment(design):
     if design == "zip":
         axes = {"env": [envs[0], envs[0], envs[1], envs[1]], "learning_rate": 2 * rates}
     returns = np.array([[20.0, 9.0], [30.0, 10.0], [1.0, 1.0], [0.5, np.nan]])
-    arrays = {
-        "diverged_at": np.array([-1, -1, -1, -1, -1, -1, -1, 0]),
-        "train__episode_return": returns.reshape(-1, 1).astype(np.float32),
-    }
+    arrays = {"diverged_at": np.array([-1] * 7 + [0])}
+    arrays["train__episode_return"] = returns.reshape(-1, 1).astype(np.float32)
     result = result_of(axes, (0, 1), design, **arrays)
-    with pytest.raises(
-        ConfigError, match=r"2 environments \(CartPole-v1, Catch-bsuite"
-    ):
+    with pytest.raises(ConfigError, match=r"2 environments \(CartPole-v1, Catch-b"):
         result.best()
     with pytest.raises(ConfigError, match=r"best\(env='CartPole-v1'\)"):
         result.best("env_steps")
