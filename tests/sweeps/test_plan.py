@@ -9,6 +9,7 @@ from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import plan
 from purerl.train import bind
+from tests.helpers import tiny_config
 
 from .conftest import assert_equal
 
@@ -103,10 +104,11 @@ def test_the_search_ends_where_throughput_falls(monkeypatch):
     cache = SimpleNamespace(get=lambda *args: made)
     monkeypatch.setattr(plan, "current_cache", lambda: cache)
     monkeypatch.setattr(plan, "rate", lambda program, block, *_: rates[block.size])
-    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    workers = len(make_workers())
 
     def measured(limit):
-        return plan.measure_lanes(None, members, 1, [], list(rates), limit, 0.0)
+        widths, limit = list(rates), limit * workers
+        return plan.find_lanes(tiny_config(), widths=widths, memory_limit=limit)
 
     assert [entry.lanes for entry in measured(100.0)] == [1, 2, 4, 8]
     assert plan.best_of(measured(100.0)) == 2
