@@ -212,8 +212,10 @@ def value_at(config: TrainConfig, name: str) -> Any:
     if first == "env_params":
         value = bind_params(resolve_env(config), config.env_params)
     for part in rest:
-        is_mapping = isinstance(value, Mapping)
-        value = value.get(part) if is_mapping else getattr(value, part, None)
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        else:
+            value = getattr(value, part, None)
     return value
 
 
