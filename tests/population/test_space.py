@@ -1,14 +1,12 @@
 import math
 
-import jax
 import numpy as np
 import pytest
 
 import purerl
-from purerl.algorithms import ALGORITHMS
-from purerl.config import config_dataclass
 from purerl.population.space import Space, perturb
 from purerl.space.axes import Choice, LogUniform, Uniform, expand
+from tests.helpers import ordered
 
 
 @pytest.mark.parametrize(
@@ -126,28 +124,13 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence(tiny, axes, words):
         Space(tiny, axes)
 
 
-@config_dataclass
-class Ordered(purerl.PPOConfig):
-    """PPO of which one of two numbers must be small."""
-
-    def check_numbers(self):
-        known = not isinstance(self.entropy_coef, jax.core.Tracer)
-        if known and self.entropy_coef > 0.5 and self.gamma > 0.5:
-            raise purerl.ConfigError("one of entropy_coef and gamma must be small.")
-
-
 def test_numbers_that_are_wrong_together_are_neither_drawn_nor_moved_to(monkeypatch):
-    entry = ALGORITHMS["ppo"]._replace(config=Ordered)
-    monkeypatch.setitem(ALGORITHMS, "ordered", entry)
-    config = Ordered(entropy_coef=0.1, gamma=0.1)
+    config = ordered(monkeypatch, entropy_coef=0.1, gamma=0.1)
     axes = {"entropy_coef": purerl.uniform(0.4, 0.6), "gamma": purerl.uniform(0.4, 0.6)}
-    space = Space(config, axes)
+    space, up = Space(config, axes), (2.0, 2.0)
     with pytest.raises(purerl.ConfigError, match=r"at entropy_coef=0.5.*must be small"):
         space.draws(64, [0])
-    up = (2.0, 2.0)
-    assert space.explore({"entropy_coef": 0.41, "gamma": 0.41}, (0,), up, 0.0) == {
-        "entropy_coef": pytest.approx(0.41 + np.log(2) * 0.1),
-        "gamma": pytest.approx(0.41 + np.log(2) * 0.1),
-    }
+    moved = space.explore({"entropy_coef": 0.41, "gamma": 0.41}, (0,), up, 0.0)
+    assert moved == pytest.approx(dict.fromkeys(axes, 0.41 + np.log(2) * 0.1))
     held = {"entropy_coef": 0.45, "gamma": 0.52}
     assert space.explore(held, (0,), up, 0.0) == held
