@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -52,7 +51,6 @@ from purerl.runner.arguments import as_seed, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import (
     FIXED,
-    TOLD,
     Repeated,
     Segmented,
     memory_limit_option,
@@ -121,7 +119,6 @@ class Compared(Segmented):
     baseline: str | None = option(
         None,
         "Name of the setting that others are compared with; the first if not given.",
-        keep=TOLD,
     )
     seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
     seed: int = option(
@@ -228,73 +225,6 @@ def compare_losses(asked: LossOptions) -> Comparison:
     return compare(asked.config, settings, **asked.of(Compared))
 
 
-def about_of(
-    settings: Sequence[Setting], tasks: Sequence[Task], asked: CompareOptions
-) -> dict[str, Any]:
-    """Return what a comparison says of itself, as plain values.
-
-    The compared losses and rules are left out of the environments' configs: they may
-    be networks.
-    """
-    changed = {x for s in settings for p in s.pieces for x in p.values}
-    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
-    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
-    return {
-        "settings": {setting.name: described(setting) for setting in settings},
-        "environments": {
-            name: {x: value for x, value in config.items() if x not in losses}
-            for name, config in configs.items()
-        },
-        "options": asked.kept() | {"baseline": asked.baseline or settings[0].name},
-        "seeds": list(check_seeds(asked.seeds)),
-    }
-
-
-def open_folder(
-    folder: Path,
-    asked: CompareOptions,
-    about: dict[str, Any],
-    ids: dict[str, dict[str, str]],
-) -> dict[str, Any]:
-    """Start a comparison's folder, or go on with it; return its manifest.
-
-    Args:
-        folder: The folder.
-        asked: The options of the comparison.
-        about: What it says of itself.
-        ids: Names of the files of scores, by environment and setting.
-
-    Raises:
-        ConfigError: it holds something else, or was trained with other options.
-    """
-    spec = {
-        "kind": results.KIND,
-        "format": results.FORMAT,
-        "config": serialise.to_dict(asked.config),
-        **about,
-        "lanes": asked.lanes,
-        "segment_updates": asked.segment_updates,
-        results.TRAINED: ids,
-    }
-    told = ("settings", "environments", results.TRAINED)
-
-    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        parts = {"config": folders.FIELD, "options": folders.FIELD}
-        baseline = {"baseline": new["options"]["baseline"]}
-        stored = {**stored, "options": stored["options"] | baseline}
-        return folders.differences(stored, new, parts, free=told)
-
-    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **stored,
-            **{name: new[name] for name in (*results.ABOUT, results.TRAINED)},
-        }
-
-    return folders.open_folder(
-        folder, spec, results.TRAINED, compare=compare, merge=merge
-    )
-
-
 class Entry(NamedTuple):
     """A setting in an environment, checked.
 
@@ -371,11 +301,6 @@ class Part(NamedTuple):
     overrides: tuple[Overrides, ...]
     length: int
 
-    @property
-    def steps_each(self) -> int:
-        """Environment steps of one agent."""
-        return self.bound.plan.num_updates * self.bound.plan.steps_per_update
-
 
 def make_parts(
     entries: Sequence[Entry], segment_updates: int | None = None
@@ -414,36 +339,27 @@ def planned(asked: CompareOptions) -> list[Part]:
     Raises:
         ConfigError: see `compare`.
     """
-    settings, tasks = _read(asked)
-    entries = _enter_all(asked, settings, tasks)
-    return _missing(asked, entries, tasks)
+    _, tasks, entries = _read(asked)
+    return _parts(asked, entries, tasks)
 
 
-def _read(asked: CompareOptions) -> tuple[list[Setting], list[Task]]:
-    """The settings and the environments of a comparison, checked."""
+def _read(asked: CompareOptions) -> tuple[list[Setting], list[Task], list[Entry]]:
+    """The settings, the environments, and every setting in every environment."""
     settings = read_settings(asked.settings)
     names = [setting.name for setting in settings]
-    if asked.baseline is not None and asked.baseline not in names:
-        raise ConfigError(
-            f"baseline must be one of the settings ({', '.join(names)}), got "
-            f"{asked.baseline!r}."
-        )
-    return settings, read_environments(asked.config, asked.environments)
-
-
-def _enter_all(
-    asked: CompareOptions, settings: Sequence[Setting], tasks: Sequence[Task]
-) -> list[Entry]:
-    """Every setting in every environment, without evaluations nobody asked for."""
-    evaluations = 1 if "evaluation" in asked.measures else 0
+    if asked.baseline is not None:
+        check_fitness(asked.baseline, names, "baseline")
+    tasks = read_environments(asked.config, asked.environments)
+    # Without evaluations that nobody asked for.
+    evaluations = int("evaluation" in asked.measures)
     entries = []
     for task in tasks:
         config = task.config.replace(num_evaluations=evaluations)
         entries += [enter(s, task._replace(config=config)) for s in settings]
-    return entries
+    return settings, tasks, entries
 
 
-def _missing(
+def _parts(
     asked: CompareOptions, entries: Sequence[Entry], tasks: Sequence[Task]
 ) -> list[Part]:
     """The programs that train some entries, all of which are checked."""
@@ -471,25 +387,22 @@ class _Recorder:
     """Measures and curves of runs, growing segment by segment."""
 
     def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
-        updates = plan.num_updates
         self.edges = edges_of(plan)
         self.totals = [
-            (Accumulator if kind in WORDS else MetricMean)(kind, num_runs, updates)
+            (Accumulator if kind in WORDS else MetricMean)(
+                kind, num_runs, plan.num_updates
+            )
             for kind in measures
         ]
-        self.values = np.zeros((num_runs, updates))
 
     def add(self, segment: Segment) -> float:
         """Take a segment; the mean over runs of the curve's last value."""
         means = [total.add(segment) for total in self.totals]
-        values, late = self.totals[0].added
-        self.values[:, segment.first : segment.end] = values
-        self.values[:, : segment.first] += late[:, None]
         return means[0]
 
     def result(self) -> np.ndarray:
         """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
-        sums = np.add.reduceat(self.values, self.edges[:-1], axis=1)
+        sums = np.add.reduceat(self.totals[0].curve, self.edges[:-1], axis=1)
         measures = [total.result() for total in self.totals]
         both = [np.stack(measures, 1), sums / np.diff(self.edges)]
         return np.concatenate(both, 1, dtype=np.float32)
@@ -508,52 +421,90 @@ class _Loop:
         self.asked, self.folder = asked, asked.folder
         self.seeds = check_seeds(asked.seeds)
         self.keys = held_out_keys(asked.seed, self.seeds)
-        self.settings, self.tasks = _read(asked)
+        settings, self.tasks, self.entries = _read(asked)
         self.workers = make_workers(asked.devices)
         limit = worker_limit(asked.memory_limit, self.workers)
         # Schedules that change at other updates are parts of one program.
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
-        self.entries = _enter_all(asked, self.settings, self.tasks)
-        self.about = about_of(self.settings, self.tasks, asked)
+        # The compared losses and rules, which may be networks, are no part of the
+        # environments' configs.
+        changed = {x for s in settings for piece in s.pieces for x in piece.values}
+        parts = {name for name in changed if part_kind(name) in ("loss", "rule")}
+        self.about = {
+            "settings": {setting.name: described(setting) for setting in settings},
+            "environments": {
+                task.name: {
+                    name: value
+                    for name, value in serialise.to_dict(task.config).items()
+                    if name not in parts
+                }
+                for task in self.tasks
+            },
+            "baseline": asked.baseline or settings[0].name,
+            "options": asked.kept(FIXED),
+            "seeds": list(self.seeds),
+        }
         self.group = Group(choose(asked.trackers, self.folder))
         self.found: dict[tuple[str, str], Trained] = {}
+        self.result = Comparison(self.about, self.found, self.folder)
         self.done_steps, self.lock = 0, threading.Lock()
 
     def run(self) -> Comparison:
         """Train what is missing, tell trackers, and compare."""
         folder = self.folder
         with locked(folder), folders.undone_if_empty(folder):
-            missing = self._open()
-            parts = _missing(self.asked, missing, self.tasks)
-            tracked = results.tracked(self.about, folder)
-            self.group.begin(tracked, say, len(self.entries))
+            parts = _parts(self.asked, self._open(), self.tasks)
+            told = self.result.told()
+            self.group.begin(told.run, say, told.total)
             with self.group:
-                results.tell(self.group, self.about, self.found)
+                told.tell(self.group)
                 self._train(parts)
-                result = Comparison(self.about, self.found, folder)
                 if folder is not None:
-                    result.save()
-                self.group.close("finished", results.tracked_files(folder))
-        return result
+                    self.result.save()
+                self.group.close("finished", told.files)
+        return self.result
 
     def _open(self) -> list[Entry]:
         """Begin the folder, or take the scores in it; the entries that it lacks."""
         if self.folder is None:
             return self.entries
+        asked = self.asked
         ids: dict[str, dict[str, str]] = {task.name: {} for task in self.tasks}
         for entry in self.entries:
             ids[entry.environment][entry.setting] = entry.id
-        stored = open_folder(self.folder, self.asked, self.about, ids)
+        spec = {
+            "kind": results.KIND,
+            "format": results.FORMAT,
+            "config": serialise.to_dict(asked.config),
+            **self.about,
+            "lanes": asked.lanes,
+            "segment_updates": asked.segment_updates,
+            results.TRAINED: ids,
+        }
+        # What each call says anew.
+        told = ("settings", "environments", "baseline", results.TRAINED)
+
+        def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+            parts = {"config": folders.FIELD, "options": folders.FIELD}
+            return folders.differences(stored, new, parts, free=told)
+
+        stored = folders.open_folder(
+            self.folder,
+            spec,
+            results.TRAINED,
+            compare=compare,
+            merge=lambda stored, new: stored | {name: new[name] for name in told},
+        )
         if note := folders.differences_of_versions(stored):
             say(note)
-        missing = []
         for entry in self.entries:
-            trained = results.load_scores(self.folder, entry.id)
-            if trained is None:
-                missing.append(entry)
-            else:
+            if trained := results.load_scores(self.folder, entry.id):
                 self.found[entry.environment, entry.setting] = trained
-        return missing
+        return [
+            entry
+            for entry in self.entries
+            if (entry.environment, entry.setting) not in self.found
+        ]
 
     def _train(self, parts: Sequence[Part]) -> None:
         """Train some programs one after the other.
@@ -561,14 +512,17 @@ class _Loop:
         Raises:
             KeyboardInterrupt: somebody asked to stop; finished settings are kept.
         """
-        runs = [len(part.entries) * len(self.seeds) for part in parts]
-        total = sum(n * part.steps_each for n, part in zip(runs, parts, strict=True))
+        plans = [part.bound.plan for part in parts]
+        total = sum(
+            len(part.entries) * plan.num_updates * plan.steps_per_update
+            for part, plan in zip(parts, plans, strict=True)
+        ) * len(self.seeds)
         reporter = Reporter(max(1, total), enabled=self.asked.progress)
         if not parts:
             reporter.info("everything had been trained before")
             return
         reporter.info(
-            f"{with_noun(len(self.settings), 'setting')}, "
+            f"{with_noun(len(self.about['settings']), 'setting')}, "
             f"{with_noun(len(self.seeds), 'held-out seed')}: "
             f"{with_noun(len(parts), 'program')}, {format_count(total)} steps"
         )
@@ -604,21 +558,17 @@ class _Loop:
         is_trained = np.zeros(shape, bool)
         host_keys = jax.device_put(self.keys, jax.local_devices()[0])
 
+        def members(piece: int, rows: np.ndarray) -> Members:
+            return crossed(host_keys, part.overrides[piece], rows)
+
         def job(rows: np.ndarray) -> Job:
             """Runs that begin with their first piece, and change with the others."""
-
-            def members(piece: int) -> Members:
-                return crossed(host_keys, part.overrides[piece], rows)
-
-            def overrides(piece: int) -> Overrides:
-                return members(piece).overrides
-
             changes = [
-                (start, partial(overrides, n))
+                (start, lambda n=n: members(n, rows).overrides)
                 for n, start in enumerate(part.starts)
                 if n > 0
             ]
-            return Job(program, partial(members, 0), rows, changes)
+            return Job(program, partial(members, 0, rows), rows, changes)
 
         def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
             found, places = recorded.result(), np.divmod(job.key, num_seeds)
@@ -651,4 +601,4 @@ class _Loop:
         if self.folder is not None:
             results.save_scores(self.folder, entry.id, trained)
         self.found[place] = trained
-        results.tell(self.group, self.about, {place: trained})
+        self.result.tell(self.group, [place])

@@ -31,6 +31,9 @@ QUICK = (
 )
 
 
+EPOCHS = ({"num_epochs": 1}, {"num_epochs": 2})
+
+
 def members(settings, config=CONFIG, environments=()):
     """The names of the settings that share programs."""
     return [names(part) for part in parts_of(settings, config, environments)]
@@ -112,28 +115,13 @@ def test_what_was_evolved_is_a_setting():
         ({" ": {}}, "' ' is no name"),
         ({"a": 3}, "settings: a: a setting is changes of the config by name"),
         ({"a": "nowhere"}, "settings: a: 'nowhere' is no folder"),
-        ({"a": {"learnin_rate": 1}}, "a: at learnin_rate=1: PPOConfig has no field"),
         ({"a": {"learning_rate": -1}}, "a: at learning_rate=-1: learning_rate must be"),
         ({"a": {"env": "Acrobot-v1"}}, "a: it changes env, but all settings"),
         ({"a": {"num_evaluations": 3}}, "a: it changes num_evaluations, but the meas"),
-        (
-            {"a": DQN.replace(env="Acrobot-v1")},
-            "a: it is a config of another task .* env is",
-        ),
-        ({"a": DQN.replace(total_timesteps=1)}, "its total_timesteps is 1, and"),
+        ({"a": DQN.replace(env="Acrobot-v1")}, "config of another task .* env is"),
         ({"a": purerl.ConfigSchedule((1,), (FAST,))}, "a schedule begins at update 0"),
-        (
-            {"a": purerl.ConfigSchedule((0, 99), (FAST, FAST))},
-            "after the end of the run",
-        ),
-        (
-            {
-                "a": purerl.ConfigSchedule(
-                    (0, 4), ({"num_epochs": 1}, {"num_epochs": 2})
-                )
-            },
-            "can change numbers only",
-        ),
+        ({"a": purerl.ConfigSchedule((0, 99), (FAST, FAST))}, "after the end of the"),
+        ({"a": purerl.ConfigSchedule((0, 4), EPOCHS)}, "can change numbers only"),
     ],
 )
 def test_mistakes_are_one_sentence_before_anything_is_trained(
