@@ -42,13 +42,12 @@ from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
-from purerl.execution.format import format_count, say, with_noun
+from purerl.execution.format import format_count, with_noun
 from purerl.execution.memory import require_listing, worker_limit
 from purerl.execution.programs import Members, crossed, length_of_pieces
 from purerl.meta.fitness import Accumulator, MetricMean
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds, num_seeds
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import (
     FIXED,
     Repeated,
@@ -58,9 +57,7 @@ from purerl.runner.options import (
     seeds_option,
     tool,
 )
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import check_fitness
@@ -71,13 +68,12 @@ from purerl.space.points import (
     resolve_point,
 )
 from purerl.storage import folders
-from purerl.storage.files import locked
 from purerl.sweeps.groups import (
-    canonical,
     check_pieces,
     check_setting,
     group_of_pieces,
     group_points,
+    written,
 )
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
@@ -245,7 +241,7 @@ class Entry(NamedTuple):
     @property
     def id(self) -> str:
         """A hash of what is trained, which names the file of its scores."""
-        later = [[piece.first, canonical(piece.values)] for piece in self.pieces[1:]]
+        later = [[piece.first, written(piece.values)] for piece in self.pieces[1:]]
         about = [self.environment, serialise.to_dict(self.trained), later]
         text = json.dumps(about, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -444,24 +440,22 @@ class _Loop:
             "options": asked.kept(FIXED),
             "seeds": list(self.seeds),
         }
-        self.group = Group(choose(asked.trackers, self.folder))
+        self.session = Session(asked)
         self.found: dict[tuple[str, str], Trained] = {}
         self.result = Comparison(self.about, self.found, self.folder)
         self.done_steps, self.lock = 0, threading.Lock()
 
     def run(self) -> Comparison:
         """Train what is missing, tell trackers, and compare."""
-        folder = self.folder
-        with locked(folder), folders.undone_if_empty(folder):
+        with self.session as session:
             parts = _parts(self.asked, self._open(), self.tasks)
             told = self.result.told()
-            self.group.begin(told.run, say, told.total)
-            with self.group:
-                told.tell(self.group)
-                self._train(parts)
-                if folder is not None:
-                    self.result.save()
-                self.group.close("finished", told.files)
+            session.begin(lambda: told.run, told.total)
+            told.tell(session.trackers)
+            self._train(parts)
+            if self.folder is not None:
+                self.result.save()
+            session.close(is_finished=True, files=told.files)
         return self.result
 
     def _open(self) -> list[Entry]:
@@ -495,8 +489,7 @@ class _Loop:
             compare=compare,
             merge=lambda stored, new: stored | {name: new[name] for name in told},
         )
-        if note := folders.differences_of_versions(stored):
-            say(note)
+        self.session.compare_versions(stored)
         for entry in self.entries:
             if trained := results.load_scores(self.folder, entry.id):
                 self.found[entry.environment, entry.setting] = trained
@@ -517,7 +510,8 @@ class _Loop:
             len(part.entries) * plan.num_updates * plan.steps_per_update
             for part, plan in zip(parts, plans, strict=True)
         ) * len(self.seeds)
-        reporter = Reporter(max(1, total), enabled=self.asked.progress)
+        session, reporter = self.session, self.session.reporter
+        session.expect(total)
         if not parts:
             reporter.info("everything had been trained before")
             return
@@ -527,9 +521,9 @@ class _Loop:
             f"{with_noun(len(parts), 'program')}, {format_count(total)} steps"
         )
         began = time.perf_counter()
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+        with session.interrupt, reporter:
             for part in parts:
-                if not self._train_part(part, reporter, interrupt):
+                if not self._train_part(part):
                     reporter.notify(
                         "stopped; with out=, settings that had finished are kept, and "
                         "the same call trains the others"
@@ -539,7 +533,7 @@ class _Loop:
         speed = format_count(self.done_steps / seconds)
         reporter.info(f"trained in {seconds:.1f} s ({speed} steps/s)")
 
-    def _train_part(self, part: Part, reporter: Reporter, interrupt: Interrupt) -> bool:
+    def _train_part(self, part: Part) -> bool:
         """Train settings with every key; return whether all of them were."""
         asked, num_seeds = self.asked, len(self.seeds)
         plan, measures = part.bound.plan, asked.measures
@@ -575,7 +569,8 @@ class _Loop:
             with self.lock:  # Blocks of one setting may end at once.
                 values[places], is_trained[places] = found, True
                 self.done_steps += cohort.size * program.steps_each
-                reporter.update(self.done_steps, mean_of_known(found[:, 0]))
+                mean = mean_of_known(found[:, 0])
+                self.session.reporter.update(self.done_steps, mean)
                 for member in np.unique(places[0]).tolist():
                     if is_trained[member].all():
                         self._keep(part.entries[member], values[member], plan)
@@ -585,7 +580,7 @@ class _Loop:
             self.workers,
             lambda job: _Recorder(measures, len(job.key), plan),
             keep,
-            lambda: interrupt.asked,
+            lambda: self.session.is_stopped,
         )
         return bool(is_trained.all())
 
@@ -601,4 +596,4 @@ class _Loop:
         if self.folder is not None:
             results.save_scores(self.folder, entry.id, trained)
         self.found[place] = trained
-        self.result.tell(self.group, [place])
+        self.result.tell(self.session.trackers, [place])

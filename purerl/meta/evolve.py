@@ -7,8 +7,7 @@ once, in the first generation.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 
@@ -24,17 +23,12 @@ from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.setup import EvolutionSetup, EvolveOptions, make_setup
 from purerl.meta.store import State
 from purerl.meta.training import Stopped, Training, start_key, strategy_keys
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import notes
 from purerl.runner.options import BEGUN, tool
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders
-from purerl.storage.checkpoint import Pace
-from purerl.storage.files import locked
 
 
 class EvolutionLoop:
@@ -43,82 +37,66 @@ class EvolutionLoop:
     Args:
         setup: The evolution.
         workers: Workers of this process.
-        trackers: Trackers of this call, beside JSON lines.
     """
 
-    def __init__(
-        self,
-        setup: EvolutionSetup,
-        workers: list[Worker],
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
+    def __init__(self, setup: EvolutionSetup, workers: list[Worker]) -> None:
         self.setup, self.asked, self.optimiser = setup, setup.asked, setup.optimiser
         self.key = jax.random.key(self.asked.seed)
         limit = worker_limit(self.asked.memory_limit, workers)
         self.training = Training(setup, self.key, workers, limit)
-        self.saved_at, self.pace = -1, Pace(self.asked.checkpoint_seconds)
+        self.session = Session(self.asked)
         # Of several processes the first one looks at the folder, and writes.
-        is_first = hosts.index() == 0
-        self.progress = self.asked.progress and is_first
-        self.folder = self.asked.folder if is_first else None
-        self.group = Group(trackers if is_first else ())
+        self.folder = self.asked.folder if hosts.index() == 0 else None
 
     def run(self) -> results.EvolutionResult:
         """Train all generations that are missing, and return the result."""
-        with folders.undone_if_empty(self.folder):
+        session, setup = self.session, self.setup
+        with session:
             state, generations = self.open()
-            first, each = int(state.done), self.setup.steps
-            reporter = Reporter(generations * each, first * each, enabled=self.progress)
-            with self.group:
-                hosts.run_on_all(lambda: self._begin_trackers(state, reporter))
-                if first >= generations:
-                    reporter.info(f"all {generations:,} generations had finished")
-                else:
-                    state = self._evolve(state, generations, reporter)
-                result = self._result(state, first)
-                status = "finished" if result.done >= generations else "interrupted"
-                self.group.close(
-                    status, partial(results.tracked_files, result, reporter.info)
-                )
-            return result
-
-    def _begin_trackers(self, state: State, reporter: Reporter) -> None:
-        setup = self.setup
-        run = results.tracked(setup.config, setup.settings, self.folder)
-        self.group.begin(run, reporter.info)
-        for sentence in self.group.where():
-            reporter.info(sentence)
-        self._tell(state)
+            first = session.saved_at = int(state.done)
+            session.expect(generations * setup.steps, first * setup.steps)
+            run = partial(results.tracked, setup.config, setup.settings, self.folder)
+            hosts.run_on_all(lambda: session.begin(run))
+            self._tell(state)
+            if first >= generations:
+                session.reporter.info(f"all {generations:,} generations had finished")
+            else:
+                state = self._evolve(state, generations)
+            result = self._result(state, first)
+            files = partial(results.tracked_files, result, session.reporter.info)
+            session.close(result.done >= generations, files)
+        return result
 
     def _tell(self, state: State, first: int = 0) -> None:
         """Tell trackers the rows of the generations from `first` on."""
         setup, kind = self.setup, self.asked.fitness
         for row in results.rows_of(state, kind, setup.steps, setup.names, first):
-            self.group.log(store.KIND, self.asked.seed, row)
-            self.group.flush()
+            self.session.trackers.log(store.KIND, self.asked.seed, row)
+            self.session.trackers.flush()
 
-    def _evolve(self, state: State, generations: int, reporter: Reporter) -> State:
+    def _evolve(self, state: State, generations: int) -> State:
         """The generations that are missing, until somebody asks to stop."""
+        session, reporter = self.session, self.session.reporter
         reporter.info(self._banner())
         for bound in self.setup.bounds:
             for line in notes(bound, [self.optimiser.genome.values]):
                 reporter.info(line)
         self._compile()
         reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
-            each, words, lock = self.setup.steps, "", threading.Lock()
-            shown = float(int(state.done) * each)
+        each, words, lock = self.setup.steps, "", threading.Lock()
+        shown = float(int(state.done) * each)
 
-            def is_stopped() -> bool:
-                return interrupt.asked
+        def is_stopped() -> bool:
+            return session.is_stopped
 
-            def on_runs(runs: int) -> None:
-                nonlocal shown
-                with lock:
-                    shown += each * runs / self.setup.runs
-                    if reporter.is_live:  # Elsewhere a line per generation is enough.
-                        reporter.update(shown, words)
+        def on_runs(runs: int) -> None:
+            nonlocal shown
+            with lock:
+                shown += each * runs / self.setup.runs
+                if reporter.is_live:  # Elsewhere a line per generation is enough.
+                    reporter.update(shown, words)
 
+        with session.interrupt, reporter:
             try:
                 if not np.isfinite(state.anchors).all():
                     anchors = self.training.measured_anchors(is_stopped)
@@ -154,7 +132,6 @@ class EvolutionLoop:
         state = State(*hosts.broadcast(tuple(state)))
         self.training.lanes = int(hosts.broadcast(self.training.lanes))
         self.training.is_fixed |= int(state.done) > 0
-        self.saved_at = int(state.done)
         return state, max(self.asked.generations, int(state.done))
 
     def _open_folder(self) -> int:
@@ -178,12 +155,11 @@ class EvolutionLoop:
             "evosax": metadata.version("evosax"),
         }
         stored = store.open_folder(self.folder, spec)
-        note = folders.differences_of_versions(stored)
-        if note is None and stored["evosax"] != spec["evosax"]:
-            before, here = stored["evosax"], spec["evosax"]
-            note = f"resumed with evosax {here}, not {before}, so bits may differ"
-        if note and self.progress:
-            text.say(note)
+        self.session.compare_versions(stored)
+        if (before := stored["evosax"]) != spec["evosax"]:
+            self.session.reporter.notify(
+                f"resumed with evosax {spec['evosax']}, not {before}: bits may differ"
+            )
         self.training.lanes = stored["lanes"]
         return stored["generations"]
 
@@ -236,17 +212,14 @@ class EvolutionLoop:
 
     def _save(self, state: State, force: bool) -> None:
         """Save the state now and then: what comes after is computed again."""
-        done = int(state.done)
-        if self.folder is None or done == self.saved_at:
+        folder, done = self.folder, int(state.done)
+        if folder is None or done == self.session.saved_at:
             return
         every = self.asked.snapshot_every
         if every and done // every > (done - self.setup.per_run) // every:
             mean = self.optimiser.mean(state.strategy)
-            store.save_snapshot(self.folder, done, state.best if mean is None else mean)
-        if force or self.pace.is_due():
-            with self.pace.saving():
-                store.save(self.folder, state)
-            self.saved_at = done
+            store.save_snapshot(folder, done, state.best if mean is None else mean)
+        self.session.save(done, lambda: store.save(folder, state), force)
 
     def _result(self, state: State, first: int) -> results.EvolutionResult:
         """The result; `first` is the generation that this call began with."""
@@ -329,14 +302,4 @@ def evolve(asked: EvolveOptions) -> results.EvolutionResult:
     """
     setup = make_setup(asked.going_on())
     require_listing(setup.runs_each, asked.config.total_timesteps)
-    workers = make_workers(asked.devices)
-    # Of several processes all open the folder, and the first one writes.
-    folder = asked.folder if hosts.index() == 0 else None
-
-    def chosen() -> list[Tracker]:
-        return [] if hosts.index() else choose(asked.trackers, asked.folder)
-
-    trackers = hosts.run_on_all(chosen)
-    with ExitStack() as stack:
-        hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-        return EvolutionLoop(setup, workers, trackers).run()
+    return EvolutionLoop(setup, make_workers(asked.devices)).run()

@@ -15,10 +15,8 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import jax
 import numpy as np
 
 from purerl.config import ConfigError
@@ -30,9 +28,8 @@ from purerl.report import plots
 from purerl.report.plots.searches import last_known
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
-from purerl.search.drive import Finished, drive
-from purerl.search.fitness import check_fitness, check_own
-from purerl.sweeps.groups import check_axes
+from purerl.search.drive import drive
+from purerl.search.fitness import check_fitness
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,21 +76,16 @@ class HalvingPlan(NamedTuple):
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def survivors(self, bracket: int, rung: int) -> int:
-        """Return how many of a bracket's members go on after a rung."""
+        """Return how many of a bracket's members go on after a rung (-1: none yet)."""
         size, first = self.brackets[bracket]
         if rung == len(self.rungs) - 1:
             rung -= 1  # The end judges, and drops nobody.
-        halvings = max(0, rung - first + 1)
-        return max(1, size // self.eta**halvings)
+        return max(1, size // self.eta ** max(0, rung - first + 1))
 
     def alive(self, until: int) -> int:
         """Return how many members train up to an update, if none diverges."""
-        passed = [rung for rung, update in enumerate(self.rungs) if update < until]
-        last = passed[-1] if passed else -1
-        return sum(
-            self.survivors(number, last) if passed else bracket.size
-            for number, bracket in enumerate(self.brackets)
-        )
+        last = sum(update < until for update in self.rungs) - 1
+        return sum(self.survivors(n, last) for n in range(len(self.brackets)))
 
 
 def check_eta(name: str, eta: int) -> int:
@@ -134,17 +126,12 @@ def make_plan(
         Bracket(math.ceil(first * (last + 1) / (last - b + 1) / eta**b), b)
         for b in range(last + 1 if kind == "hyperband" else 1)
     ]
-    milestones = _milestones(rungs, min_updates)
-    return HalvingPlan(eta, rungs, tuple(brackets), milestones)
-
-
-def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
-    """The rungs, and what cuts long ways between them; multiples of the first."""
-    stride = min_updates * math.ceil(rungs[-1] / (PIECES * min_updates))
+    # Long ways between rungs are cut at multiples of the first.
+    stride = min_updates * math.ceil(num_updates / (PIECES * min_updates))
     milestones: list[int] = []
     for before, rung in zip((0, *rungs[:-1]), rungs, strict=True):
         milestones += [*range(before + stride, rung, stride), rung]
-    return tuple(milestones)
+    return HalvingPlan(eta, rungs, tuple(brackets), tuple(milestones))
 
 
 def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) -> int:
@@ -217,63 +204,36 @@ class HalvingSearch(common.PopulationSearch):
     def decide(
         self, state: common.PopulationState, found: common.Fitness, until: int
     ) -> tuple[Hyper, np.ndarray, np.ndarray]:
-        """Let those go on who are among the best of their bracket."""
-        goes_on = self._survivors(found, state.alive, until)
-        return state.hyper, state.alive[goes_on], np.flatnonzero(goes_on)
-
-    def _survivors(
-        self, found: common.Fitness, alive: np.ndarray, until: int
-    ) -> np.ndarray:
-        """Return which members go on after a milestone, `[A]` bool.
-
-        Members that diverged are dropped at every milestone; at a rung so are those
-        beyond the best of their bracket.
-
-        Args:
-            found: The fitness of the members that reached the milestone, `[A]`.
-            alive: Numbers of these members among the members of all searches, `[A]`.
-        """
-        plan, kept = self.plan, ~found.diverged
-        if until not in plan.rungs:
-            return kept
-        rung = plan.rungs.index(until)
-        search, member = np.divmod(alive, self.size)
-        bracket_of = plan.bracket_of()[member]
-        for number, bracket in enumerate(plan.brackets):
-            if rung < bracket.first_rung:
-                continue
-            for place in np.unique(search):
-                group = np.flatnonzero((bracket_of == number) & (search == place))
-                order = common.ranking(
-                    common.Fitness(found.score[group], found.diverged[group])
-                )
-                kept[group[order[plan.survivors(number, rung) :]]] = False
-        return kept
+        """Let the best of each bracket go on at a rung, and nobody who diverged."""
+        plan, alive, kept = self.plan, state.alive, ~found.diverged
+        if until in plan.rungs:
+            rung = plan.rungs.index(until)
+            search, member = np.divmod(alive, self.size)
+            # Members of one bracket of one search are compared.
+            place = search * len(plan.brackets) + plan.bracket_of()[member]
+            for each in np.unique(place):
+                group, number = np.flatnonzero(place == each), each % len(plan.brackets)
+                if rung >= plan.brackets[number].first_rung:
+                    mine = common.Fitness(found.score[group], found.diverged[group])
+                    order = common.ranking(mine)
+                    kept[group[order[plan.survivors(number, rung) :]]] = False
+        return state.hyper, alive[kept], np.flatnonzero(kept)
 
 
 class HalvingResult(common.Result):
-    """A search's course: labelled arrays, who reached which rung, the best member.
+    """A search's course: labelled arrays, who reached which rung, the best member."""
 
-    Attributes:
-        plan: Rungs and brackets.
-    """
+    search: HalvingSearch
 
-    def __init__(
-        self, search: HalvingSearch, finished: Finished, out: Path | None
-    ) -> None:
-        super().__init__(search, finished, out)
-        self.plan = search.plan
-        if self.states is not None:
-            # Members that diverged at the very end did not reach the end.
-            kept = self.steps[-1].after.parents
-            self.states = jax.tree.map(lambda x: x[kept], self.states)
+    @property
+    def plan(self) -> HalvingPlan:
+        """Rungs and brackets."""
+        return self.search.plan
 
     @cached_property
     def points(self) -> Hyper:
-        """Hyperparameters of all members, `[S, N]` each."""
-        shape = (len(self.seeds), self.plan.size)
-        hyper = self.space.draws(self.plan.size, self.seeds)
-        return {name: values.reshape(shape) for name, values in hyper.items()}
+        """Hyperparameters of all members, `[S N]` each."""
+        return self.search.init().hyper
 
     @cached_property
     def dataset(self) -> "xr.Dataset":
@@ -287,20 +247,23 @@ class HalvingResult(common.Result):
         import xarray as xr
 
         dims = ("seed", "point")
+        shape = len(self.seeds), self.size
+        trained = np.zeros(shape, int).ravel()
+        diverged_at = np.full(len(trained), -1)
+        scores = []
+        for step in self.steps:
+            alive, at = step.before.alive, step.outcome.diverged_at
+            trained[alive] = step.request.until
+            diverged_at[alive[at >= 0]] = at[at >= 0]
+            if step.request.until in self.plan.rungs:
+                scores.append(self.by_member(step, step.after.score))
         variables: dict[str, Any] = {
-            name: (dims, self.space.labelled(name, values))
+            name: (dims, self.space.labelled(name, values.reshape(shape)))
             for name, values in self.points.items()
         }
-        trained, diverged_at = self._courses()
-        variables["trained_updates"] = (dims, trained)
-        variables["diverged_at"] = (dims, diverged_at)
-        scores = [
-            self.by_member(step, step.after.score)
-            for step in self.steps
-            if step.request.until in self.plan.rungs
-        ]
-        empty = np.empty((len(self.seeds), self.plan.size, 0))
-        stacked = np.stack(scores, -1) if scores else empty
+        variables["trained_updates"] = (dims, trained.reshape(shape))
+        variables["diverged_at"] = (dims, diverged_at.reshape(shape))
+        stacked = np.stack(scores, -1) if scores else np.empty((*shape, 0))
         variables["score"] = ((*dims, "rung"), stacked)
         for name, values in self.train().items():
             variables[name] = ((*dims, "segment"), values)
@@ -322,31 +285,15 @@ class HalvingResult(common.Result):
         data = self.dataset[names].assign(score=(("seed", "point"), scores))
         return data.to_dataframe().reset_index()
 
-    def final_scores(self) -> dict[int, float]:
-        """Return the scores of the members that got to the end, by place."""
-        last = self.steps[-1].after
-        return dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
-
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the member itself, for every step: no member copies another."""
         return np.full(len(self.steps), member)
 
     def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the one setting with which a member was trained."""
-        place = self.places(seed)[0], member
+        place = self.places(seed)[0] * self.size + member
         numbers = {name: float(values[place]) for name, values in self.points.items()}
         return ConfigSchedule((0,), (self.space.values(numbers),))
-
-    def _courses(self) -> tuple[np.ndarray, np.ndarray]:
-        """Updates that each member was trained, and at which it diverged."""
-        trained = np.zeros(len(self.seeds) * self.plan.size)
-        diverged = np.full(len(trained), -1)
-        for step in self.steps:
-            alive, at = step.before.alive, step.outcome.diverged_at
-            trained[alive] = step.request.until
-            diverged[alive[at >= 0]] = at[at >= 0]
-        shape = (len(self.seeds), self.plan.size)
-        return trained.reshape(shape).astype(int), diverged.reshape(shape)
 
 
 DEFAULT_ETA = 3
@@ -421,10 +368,7 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
     Raises:
         ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
     """
-    space = Space(asked.config, asked.axes)
-    check_axes([space.group], space.axes)
-    check_own(asked.fitness, space.bound)
-    seeds = common.check_size(space, asked, asked.num_points or 1)
+    space, seeds = common.read(asked, asked.num_points or 1)
     updates = space.bound.plan.num_updates
     rung = asked.min_updates or max(1, updates // asked.eta**DEFAULT_RUNGS)
     reason = "every rung is the end of a segment"

@@ -23,11 +23,10 @@ from purerl.population.space import Hyper, Space, child_keys
 from purerl.report import plots
 from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
-from purerl.scale.devices import as_count, default_lanes, make_workers, required
+from purerl.scale.devices import as_count, required
 from purerl.search.drive import drive
-from purerl.search.fitness import check_own
 from purerl.storage import folders
-from purerl.sweeps.groups import check_axes, first_values
+from purerl.sweeps.groups import first_values
 from purerl.train import check_may_move
 from purerl.types import Array
 
@@ -127,14 +126,6 @@ class PBTSearch(common.PopulationSearch):
         super().__init__(space, seeds, options, options["population"], ends)
         self.member_of = self.everyone % self.size
 
-    def trained(self, until: int) -> int:
-        """Return the number of members, all of which train to the end."""
-        return len(self.everyone)
-
-    def lanes(self) -> int:
-        """Return the width of a block for all members."""
-        return default_lanes(len(self.everyone), make_workers())
-
     def keys(self, state: common.PopulationState) -> tuple[Array, np.ndarray | None]:
         """Return keys of all members: copies get their own."""
         if not state.number:
@@ -229,10 +220,6 @@ class PBTResult(common.Result):
         names = ["score", "diverged", "parent", *self.space.axes]
         return self.dataset[names].to_dataframe().reset_index()
 
-    def final_scores(self) -> dict[int, float]:
-        """Return the scores of all members at the end, by place."""
-        return dict(enumerate(self.steps[-1].after.score.tolist()))
-
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the members `[R]` that trained, by round, what `member` ended with."""
         return ancestors(self._parents()[self.places(seed)[0]], member)
@@ -279,10 +266,11 @@ def _factors(name: str, factors: Sequence[float]) -> list[float]:
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigError(f"{name} must be a number, got {value!r}.")
-    if not 0 <= value <= most:
-        raise ConfigError(f"{name} must lie between 0 and {most:g}, got {value!r}.")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= most):
+        raise ConfigError(
+            f"{name} must be a number between 0 and {most:g}, got {value!r}."
+        )
     return float(value)
 
 
@@ -296,15 +284,10 @@ class PBTOptions(common.SearchOptions):
     population: int = option(
         16, "Number of members of a search.", check=required, keep=FIXED
     )
-    num_rounds: int | None = option(
-        None,
-        "Most rounds that a run is cut into, all of as many updates; 20 if not given.",
-        flag="rounds",
-        check=as_count,
-    )
     ready_updates: int | None = option(
         None,
-        "Updates of a round, in place of the number of rounds.",
+        "Updates of a round, the last one perhaps of fewer; a twentieth of the run if "
+        "not given.",
         check=as_count,
         keep=FIXED,
     )
@@ -371,36 +354,21 @@ def make_search(asked: PBTOptions) -> PBTSearch:
         ConfigError: an axis that is static or cannot be, that nothing reads or that is
             read before a population moves it; or options out of range.
     """
-    config, stored = asked.config, {}
+    config, ready = asked.config, asked.ready_updates
     if asked.extend and folders.is_begun(asked.folder):
-        manifest = folders.load(asked.folder)
-        if manifest.get("kind") == PBTSearch.kind:
-            config = _with_stored_values(manifest, config, asked.axes)
-            stored = manifest["options"]
-    space = Space(config, asked.axes)
-    check_axes([space.group], space.axes)
-    values = first_values(space.group, space.axes)
+        stored = folders.load(asked.folder)
+        if stored.get("kind") == PBTSearch.kind:
+            config = _with_stored_values(stored, config, asked.axes)
+            # A search that is extended has more rounds, not longer ones.
+            ready = ready or stored["options"]["ready_updates"]
+    space, seeds = common.read(asked, asked.population, config)
+    values = first_values(space.group)
     check_may_move(space.bound, values, "and a population changes its numbers")
-    check_own(asked.fitness, space.bound)
-    seeds = common.check_size(space, asked, asked.population)
-    ready = _ready(asked, space, stored)
+    updates = space.bound.plan.num_updates
+    ready = min(ready or math.ceil(updates / DEFAULT_ROUNDS), updates)
     reason = "a round is whole segments"
     check_divides(asked.segment_updates, ready, "ready_updates", reason)
     return PBTSearch(space, seeds, {**asked.kept(), "ready_updates": ready})
-
-
-def _ready(asked: PBTOptions, space: Space, stored: Mapping[str, Any]) -> int:
-    """The updates of a round: those that were asked for, of before, or a default."""
-    num_rounds, ready = asked.num_rounds, asked.ready_updates
-    if num_rounds is not None and ready is not None:
-        raise ConfigError(
-            f"give num_rounds or ready_updates, not both, got {num_rounds} and {ready}."
-        )
-    updates = space.bound.plan.num_updates
-    if num_rounds is None and ready is None:
-        # A search that is extended has more rounds, not longer ones.
-        ready = stored.get("ready_updates")
-    return min(ready or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates)
 
 
 def _with_stored_values(

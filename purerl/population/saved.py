@@ -1,6 +1,7 @@
 """The reading of the folder of a search over hyperparameters."""
 
 from pathlib import Path
+from typing import Any
 
 from purerl.config import TrainConfig
 from purerl.population.halving import HalvingResult, HalvingSearch
@@ -15,7 +16,7 @@ from purerl.space.axes import from_dict
 from purerl.storage import folders
 from purerl.storage.folders import keys_of
 
-KINDS = {kind.kind: kind for kind in (PBTSearch, HalvingSearch)}
+KINDS = {"pbt": (PBTSearch, PBTResult), "halving": (HalvingSearch, HalvingResult)}
 
 
 def load_search(
@@ -32,40 +33,32 @@ def load_search(
         ConfigError: no search there, or a damaged one.
     """
     folder = stored_folder(folder)
-    found, is_whole = read(folder, config)
+    stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
+    found, is_whole = _read(folder, stored, config)
     # What was asked for is asked again, with the keys of then.
-    with keys_of(folders.load(folder)):
-        restored = restore(folder, found.search, with_states=is_whole)
-    has_finished = len(restored.steps) == len(found.milestones)
-    states = restored.states if has_finished else None
+    with keys_of(stored):
+        steps, states = restore(folder, found.search, with_states=is_whole)
     if not is_whole:
         env = found.space.bound.env.name
         found.space.config = found.space.config.replace(env=env)
-    finished = Finished(restored.steps, states, {})
-    if isinstance(found, PBTSearch):
-        return PBTResult(found, finished, folder)
-    return HalvingResult(found, finished, folder)
+    is_finished = len(steps) == len(found.milestones)
+    finished = Finished(steps, states if is_finished else None, {})
+    return KINDS[stored["kind"]][1](found, finished, folder)
 
 
-def read(
-    folder: Path, config: TrainConfig | None = None
+def _read(
+    folder: Path, stored: dict[str, Any], config: TrainConfig | None = None
 ) -> tuple[PBTSearch | HalvingSearch, bool]:
-    """Read what search a folder holds, without what came of it.
-
-    Whether its environment is known here comes beside it.
-
-    Raises:
-        ConfigError: no search there.
-    """
-    stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
+    """What search a folder holds, and whether its environment is known here."""
     is_whole = True
     if config is None:
         config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search")
     space = Space(config, from_dict(stored["axes"]))
-    seeds, options = tuple(stored["seeds"]), stored["options"]
-    return KINDS[stored["kind"]](space, seeds, options), is_whole
+    make, seeds = KINDS[stored["kind"]][0], tuple(stored["seeds"])
+    return make(space, seeds, stored["options"]), is_whole
 
 
 def told_of_search(folder: Path) -> Told:
     """Return what trackers are told of the folder of a search."""
-    return told_of(folder, read(folder)[0].search)
+    stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
+    return told_of(folder, _read(folder, stored)[0].search)

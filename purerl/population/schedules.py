@@ -1,8 +1,7 @@
 """Schedules of hyperparameters: values that change at some updates of a run."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from purerl.runner.arguments import check_seeds
 from purerl.runner.options import Saved, option, seeds_option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.search.drive import drive
-from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.search.protocol import Request, Row, Search, Step
 from purerl.sweeps.groups import check_pieces, group_of_pieces
 from purerl.types import HostMetrics, PyTree
 
@@ -78,138 +77,91 @@ class ConfigSchedule(NamedTuple):
         return {"first_updates": list(self.first_updates), "values": values}
 
 
-class SchedulesState(NamedTuple):
-    """The state of training with schedules, `N` schedules with `S` seeds each.
+def schedules_search(
+    config: TrainConfig,
+    schedules: ConfigSchedule | Sequence[ConfigSchedule],
+    *,
+    seeds: int | Sequence[int] = 1,
+    segment_updates: int | None = None,
+) -> Search:
+    """Return the search that `train_schedules` carries out, for `purerl.dry_run`.
 
-    Attributes:
-        piece: The number of pieces that have been trained.
-        diverged: Whether an agent met a number that was not finite, `[N S]`.
-        score: Mean return of fresh episodes at the end, `[N S]`; NaN before.
-    """
-
-    piece: int
-    diverged: np.ndarray
-    score: np.ndarray
-
-
-class SchedulesSearch:
-    """Training with schedules as a search: all agents, from piece to piece.
-
-    All schedules are cut at every update at which any of them changes.
-
-    Args:
-        config: The config that the schedules change.
-        schedules: The schedules, N of them.
-        seeds: Seeds of each schedule's agents.
-        segment_updates: Updates of one compiled call; as many as possible where None.
-
-    Attributes:
-        group: The program, and the values of all pieces, the schedules fastest.
-        ends: Updates at which the pieces end; the last is the end of the run.
-        agents: The seed of every agent, `[N S]`.
+    Its members are all agents, the seeds of a schedule fastest. All schedules are cut
+    at every update at which any of them changes; its state is the number of pieces that
+    have been trained.
 
     Raises:
-        ConfigError: there are no schedules, they set different fields or static ones,
-            or a piece does not begin with a segment.
+        ConfigError: see `train_schedules`.
     """
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        schedules: Sequence[ConfigSchedule],
-        seeds: tuple[int, ...],
-        segment_updates: int | None = None,
-    ) -> None:
-        self.schedules, self.seeds = schedules, seeds
-        self.agents = np.tile(np.asarray(seeds, np.uint32), len(schedules))
-        for schedule in schedules:
-            if not isinstance(schedule, ConfigSchedule):
-                raise ConfigError(
-                    "train_schedules takes schedules, such as purerl.ConfigSchedule("
-                    f"(0, 50), ({{...}}, {{...}})), got {schedule!r}."
-                )
-            schedule.check()
-        fields = {tuple(sorted(schedule.values[0])) for schedule in schedules}
-        if len(fields) != 1:
+    segment_updates = as_count("segment_updates", segment_updates)
+    is_one = isinstance(schedules, ConfigSchedule) or not hasattr(schedules, "__iter__")
+    several: list[Any] = [schedules] if is_one else list(schedules)
+    each_seed = check_seeds(seeds)
+    for schedule in several:
+        if not isinstance(schedule, ConfigSchedule):
             raise ConfigError(
-                "train_schedules needs schedules that all set the same fields, got "
-                f"{sorted(fields)}."
+                "train_schedules takes schedules, such as purerl.ConfigSchedule("
+                f"(0, 50), ({{...}}, {{...}})), got {schedule!r}."
             )
-        starts = sorted({start for each in schedules for start in each.first_updates})
-        points = [each.at(start) for start in starts for each in schedules]
-        self.group = group_of_pieces(config, points, starts[-1])
-        for schedule in schedules:
-            check_pieces(self.group.bound, schedule.values)
-        updates = self.group.bound.plan.num_updates
-        self.ends = (*starts[1:], updates)
-        # Every piece begins a segment.
-        self.length = length_of_pieces(starts, segment_updates) or updates
-
-    def search(self) -> Search:
-        """Return the search that `purerl.search.drive` carries out."""
-        bound, count = self.group.bound, len(self.agents)
-        spans = np.diff(self.ends, prepend=0) * count
-        return Search(
-            kind="schedules",
-            bound=bound,
-            spec={
-                "config": serialise.to_dict(bound.asked),
-                "options": {"schedules": [x.plain() for x in self.schedules]},
-                "seeds": list(self.seeds),
-            },
-            steps=tuple((spans * bound.plan.steps_per_update).tolist()),
-            lanes=default_lanes(count, make_workers()),
-            segment_updates=self.length,
-            init=self.init,
-            ask=self.ask,
-            tell=self.tell,
-            rows=self.rows,
-            names={
-                row: f"schedule={row // len(self.seeds)}-seed={seed}"
-                for row, seed in enumerate(self.agents)
-            },
+        schedule.check()
+    fields = {tuple(sorted(schedule.values[0])) for schedule in several}
+    if len(fields) != 1:
+        raise ConfigError(
+            "train_schedules needs schedules that all set the same fields, got "
+            f"{sorted(fields)}."
         )
+    starts = sorted({start for schedule in several for start in schedule.first_updates})
+    points = [schedule.at(start) for start in starts for schedule in several]
+    group = group_of_pieces(config, points, starts[-1])
+    bound = group.bound
+    for schedule in several:
+        check_pieces(bound, schedule.values)
+    ends = (*starts[1:], bound.plan.num_updates)
+    agents = np.tile(np.asarray(each_seed, np.uint32), len(several))
 
-    def init(self) -> SchedulesState:
-        """Return the state before the first piece."""
-        count = len(self.agents)
-        return SchedulesState(0, np.zeros(count, bool), np.full(count, np.nan))
-
-    def ask(self, state: SchedulesState) -> Request | None:
-        """Return the request of the next piece; None after the last."""
-        piece, ends = state.piece, self.ends
+    def ask(piece: int) -> Request | None:
         if piece == len(ends):
             return None
-        is_last = piece == len(ends) - 1
+        rows = slice(piece * len(several), (piece + 1) * len(several))
+        overrides = jax.tree.map(
+            lambda leaf: np.repeat(leaf[rows], len(each_seed), axis=0), group.overrides
+        )
+        # Not by the episodes on which a search of this seed selected.
+        fresh = evaluation_keys(agents, HELD_OUT) if piece == len(ends) - 1 else None
         return Request(
-            Members(
-                jax.vmap(jax.random.key)(self.agents),
-                jax.tree.map(partial(self._values, piece), self.group.overrides),
-            ),
+            Members(jax.vmap(jax.random.key)(agents), overrides),
             ends[piece],
-            parents=np.arange(len(self.agents)) if piece else None,
-            # Not by the episodes on which a search of this seed selected.
-            evaluation_keys=evaluation_keys(self.agents, HELD_OUT) if is_last else None,
+            parents=np.arange(len(agents)) if piece else None,
+            evaluation_keys=fresh,
         )
 
-    def tell(
-        self, state: SchedulesState, request: Request, outcome: Outcome
-    ) -> SchedulesState:
-        """Return the state after a piece, with scores after the last."""
-        diverged, score = state.diverged | outcome.diverged, state.score
-        if outcome.fresh is not None:
-            score = np.where(diverged, np.nan, outcome.fresh.episode_return)
-        return SchedulesState(state.piece + 1, diverged, score)
+    def rows(step: Step) -> list[Row]:
+        return [
+            (number, step.outcome.last_row(number)) for number in range(len(agents))
+        ]
 
-    def rows(self, step: Step) -> list[Row]:
-        """Return the last metrics of every agent for trackers."""
-        members = range(step.request.members.size)
-        return [(number, step.outcome.last_row(number)) for number in members]
-
-    def _values(self, piece: int, leaf: np.ndarray) -> np.ndarray:
-        """A piece's values of every schedule, each as often as there are seeds."""
-        num = len(self.schedules)
-        return np.repeat(leaf[piece * num : (piece + 1) * num], len(self.seeds), axis=0)
+    spans = np.diff(ends, prepend=0) * len(agents)
+    return Search(
+        kind="schedules",
+        bound=bound,
+        spec={
+            "config": serialise.to_dict(bound.asked),
+            "options": {"schedules": [schedule.plain() for schedule in several]},
+            "seeds": list(each_seed),
+        },
+        steps=tuple((spans * bound.plan.steps_per_update).tolist()),
+        lanes=default_lanes(len(agents), make_workers()),
+        # Every piece begins a segment.
+        segment_updates=length_of_pieces(starts, segment_updates) or ends[-1],
+        init=lambda: 0,
+        ask=ask,
+        tell=lambda piece, request, outcome: piece + 1,
+        rows=rows,
+        names={
+            row: f"schedule={row // len(each_seed)}-seed={seed}"
+            for row, seed in enumerate(agents)
+        },
+    )
 
 
 class Scheduled(NamedTuple):
@@ -258,11 +210,10 @@ def train_schedules(asked: ScheduleOptions) -> Scheduled:
             unknown, or not the same in all pieces, a folder of something else, or a
             training that was stopped before its end.
     """
-    agents = check_seeds(asked.seeds)
     search = schedules_search(
         asked.config,
         asked.schedules,
-        seeds=agents,
+        seeds=asked.seeds,
         segment_updates=asked.segment_updates,
     )
     finished = drive(search, **asked.of(Saved))
@@ -271,46 +222,26 @@ def train_schedules(asked: ScheduleOptions) -> Scheduled:
             "the training with schedules was stopped before its end; the same call "
             "with out= goes on."
         )
-    score = finished.steps[-1].after.score
-    split = (len(score) // len(agents), len(agents))
-    parts = [_known(step) for step in finished.steps]
-    rows = {
-        name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
-    }
+    parts, gone = list[HostMetrics](), np.array(False)
+    for outcome in (step.outcome for step in finished.steps):
+        # Nothing counts of agents that had diverged before a piece.
+        hidden = outcome.train.keys() - {"env_steps"} if gone.any() else ()
+        parts.append(
+            {
+                name: np.where(gone[:, None], np.nan, rows) if name in hidden else rows
+                for name, rows in outcome.train.items()
+            }
+        )
+        gone = gone | outcome.diverged
+    train = {name: np.concatenate([x[name] for x in parts], 1) for name in parts[0]}
+    fresh = finished.steps[-1].outcome.fresh
+    assert fresh is not None  # It was asked for with the last piece.
+    score = np.where(gone, np.nan, fresh.episode_return)
+    seeds = check_seeds(asked.seeds)
+    split = (len(score) // len(seeds), len(seeds))
     return Scheduled(
-        agents,
+        seeds,
         score.reshape(split),
-        {name: row.reshape(*split, -1) for name, row in rows.items()},
+        {name: row.reshape(*split, -1) for name, row in train.items()},
         jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
     )
-
-
-def schedules_search(
-    config: TrainConfig,
-    schedules: ConfigSchedule | Sequence[ConfigSchedule],
-    *,
-    seeds: int | Sequence[int] = 1,
-    segment_updates: int | None = None,
-) -> Search:
-    """Return the search that `train_schedules` carries out, for `purerl.dry_run`.
-
-    Raises:
-        ConfigError: see `train_schedules`.
-    """
-    is_one = isinstance(schedules, ConfigSchedule) or not isinstance(
-        schedules, Iterable
-    )
-    several: Any = [schedules] if is_one else schedules
-    length = as_count("segment_updates", segment_updates)
-    return SchedulesSearch(config, list(several), check_seeds(seeds), length).search()
-
-
-def _known(step: Step) -> HostMetrics:
-    """Training metrics of a piece; NaN for agents that had diverged before it."""
-    gone = step.before.diverged[:, None]
-    return {
-        name: rows
-        if name == "env_steps" or not gone.any()
-        else np.where(gone, np.nan, rows)
-        for name, rows in step.outcome.train.items()
-    }

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, seeds_option
-from purerl.scale.devices import make_workers
+from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
@@ -32,6 +32,7 @@ from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.space.axes import in_a_line, variable_of
 from purerl.space.design import axes_option
 from purerl.storage import folders
+from purerl.sweeps.groups import check_axes
 from purerl.train import make_policy
 from purerl.types import Array, PyTree
 
@@ -94,24 +95,23 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
             evaluation that the config planned in the outcome; else the mean return of
             the episodes that ended in training, or the last known one where none did.
     """
+    is_played = False  # An evaluation always has a return: none is a bad sign.
     if outcome.score is not None:
-        score = np.where(outcome.diverged, np.nan, outcome.score)
-        return Fitness(score, outcome.diverged)
-    if kind == kinds.EVALUATION:
-        assert outcome.fresh is not None
-        score = outcome.fresh.episode_return.astype(np.float64)
+        score = outcome.score
+    elif kind == kinds.EVALUATION and outcome.fresh is None:
+        score = np.full(len(outcome.diverged), np.nan)  # Nobody was judged.
+    elif kind == kinds.EVALUATION:
+        score, is_played = outcome.fresh.episode_return.astype(np.float64), True
     elif "episode_return" in outcome.evaluation:
-        score = outcome.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
+        returns, is_played = outcome.evaluation["episode_return"][:, -1], True
+        score = returns.mean(-1, dtype=np.float64)
     else:
         # Nothing is counted of a member that has diverged.
         episodes = np.nan_to_num(outcome.train["episodes"].astype(np.float64))
         returns = outcome.train["episode_return"]
         has_new = episodes.any(1)
         score = np.where(has_new, weighted_mean(returns, episodes), returns[:, -1])
-    diverged = outcome.diverged
-    if kind == kinds.EVALUATION or "episode_return" in outcome.evaluation:
-        # An evaluation always has a return: one that is no number is a bad sign.
-        diverged = diverged | ~np.isfinite(score)
+    diverged = outcome.diverged | (is_played & ~np.isfinite(score))
     return Fitness(np.where(diverged, np.nan, score), diverged)
 
 
@@ -184,7 +184,11 @@ class PopulationSearch(abc.ABC):
         bound = self.space.bound
         spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
         trained = [self.trained(until) for until in self.milestones]
-        numbers = self.everyone.tolist()
+        kind = self.options["fitness"]
+
+        def score(outcome: Outcome) -> np.ndarray:
+            return kinds.own_scores(kind, outcome.train, outcome.evaluation)
+
         return Search(
             kind=self.kind,
             bound=bound,
@@ -201,27 +205,29 @@ class PopulationSearch(abc.ABC):
             init=self.init,
             ask=self.ask,
             tell=self.tell,
-            score=self._own_scores if kinds.is_own(self.options["fitness"]) else None,
+            score=score if kinds.is_own(kind) else None,
             rows=self.rows,
             names={
-                n: f"seed={self.search_of[n]}-member={n % self.size}" for n in numbers
+                number: f"seed={seed}-member={number % self.size}"
+                for number, seed in enumerate(self.search_of)
             },
             remarks=tuple(notes(bound, self.space.corners())),
         )
-
-    @abc.abstractmethod
-    def trained(self, until: int) -> int:
-        """Return how many members train up to a milestone, if none diverges."""
-
-    @abc.abstractmethod
-    def lanes(self) -> int:
-        """Return the width of a block where nobody asks for another one."""
 
     @abc.abstractmethod
     def decide(
         self, state: PopulationState, found: Fitness, until: int
     ) -> tuple[Hyper, np.ndarray, np.ndarray]:
         """Return `hyper`, `alive` and `parents` of the state after a milestone."""
+
+    def trained(self, until: int) -> int:
+        """Return how many members train up to a milestone, if none diverges."""
+        del until
+        return len(self.everyone)
+
+    def lanes(self) -> int:
+        """Return the width of a block where nobody asks for another one."""
+        return default_lanes(len(self.everyone), make_workers())
 
     def keys(self, state: PopulationState) -> tuple[Array, np.ndarray | None]:
         """Return keys of all members, `[S N]`, and which of them are copies."""
@@ -267,11 +273,7 @@ class PopulationSearch(abc.ABC):
         Raises:
             ConfigError: every member has diverged.
         """
-        kind, until = self.options["fitness"], request.until
-        if kind == kinds.EVALUATION and outcome.fresh is None:
-            found = Fitness(np.full(len(outcome.diverged), np.nan), outcome.diverged)
-        else:
-            found = measure(outcome, kind)
+        found, until = measure(outcome, self.options["fitness"]), request.until
         if found.diverged.all():
             raise ConfigError(
                 f"every member has diverged by update {until}: narrow the axes, such "
@@ -279,11 +281,6 @@ class PopulationSearch(abc.ABC):
             )
         return PopulationState(
             state.number + 1, *self.decide(state, found, until), *found
-        )
-
-    def _own_scores(self, outcome: Outcome) -> np.ndarray:
-        return kinds.own_scores(
-            self.options["fitness"], outcome.train, outcome.evaluation
         )
 
     def rows(self, step: Step) -> list[Row]:
@@ -301,19 +298,25 @@ class PopulationSearch(abc.ABC):
         return rows
 
 
-def check_size(space: Space, asked: SearchOptions, size: int) -> tuple[int, ...]:
-    """Return the seeds of the searches, whose members' states can all be held.
+def read(
+    asked: SearchOptions, size: int, config: TrainConfig | None = None
+) -> tuple[Space, tuple[int, ...]]:
+    """Return the space of a search and the seeds of its searches, checked.
+
+    Args:
+        asked: The options, with `fitness`.
+        size: Members of a search at the least, whose states are all held.
+        config: The config, where it is not that of the options.
 
     Raises:
-        ConfigError: they cannot, or the searches are no seeds.
+        ConfigError: an axis that is static or that nothing reads, a fitness that fails,
+            or more members than the memory holds.
     """
-    agents = size * num_seeds(asked.searches)
-    require_number(space.bound, agents, make_workers())
-    return check_seeds(asked.searches, "searches")
-
-
-if TYPE_CHECKING:
-    import xarray as xr
+    space = Space(config or asked.config, asked.axes)
+    check_axes([space.group], space.axes)
+    kinds.check_own(asked.fitness, space.bound)
+    require_number(space.bound, size * num_seeds(asked.searches), make_workers())
+    return space, check_seeds(asked.searches, "searches")
 
 
 class BestMember(NamedTuple):
@@ -354,6 +357,8 @@ class Result(Shown):
         out: The folder, if any.
 
     Attributes:
+        search: The search.
+        space: The axes that were searched.
         config: The base config of every member.
         seeds: Seeds of the searches.
         options: Options that fixed the result, as plain values.
@@ -366,26 +371,24 @@ class Result(Shown):
         out: The folder, if any.
     """
 
+    dataset: Any  # Everything, as labelled arrays.
+
     def __init__(
         self, search: PopulationSearch, finished: Finished, out: Path | None
     ) -> None:
-        self.space, self.seeds, self.options = (
-            search.space,
-            search.seeds,
-            search.options,
-        )
-        self.size, self.milestones = search.size, search.milestones
-        self.config, self.out = search.space.config, out
-        self.steps, self.states = finished.steps, finished.states
+        self.search, self.space, self.seeds = search, search.space, search.seeds
+        self.options, self.size = search.options, search.size
+        self.milestones, self.config = search.milestones, search.space.config
+        self.steps, self.states, self.out = finished.steps, finished.states, out
+        if self.states is not None:
+            # Members that diverged at the very end did not reach the end.
+            kept = self.steps[-1].after.parents
+            if len(kept) < self.steps[-1].request.members.size:
+                self.states = jax.tree.map(lambda x: x[kept], self.states)
         self.summary: dict[str, Any] = finished.numbers | {
             "training_steps": self.training_steps,
             "evaluation_steps": self.evaluation_steps,
         }
-
-    @property
-    @abc.abstractmethod
-    def dataset(self) -> "xr.Dataset":
-        """Everything, as labelled arrays."""
 
     def view(self) -> View:
         """Return what the search tells of itself."""
@@ -420,14 +423,6 @@ class Result(Shown):
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the members `[R]` that trained, by step, what `member` ended with."""
 
-    @abc.abstractmethod
-    def final_scores(self) -> dict[int, float]:
-        """Return the scores of those that reached the end, by place among all.
-
-        They are in the order of `states`; a place is `size` times the number of the
-        search, plus the number of the member.
-        """
-
     def written(self) -> Self:
         """Write `summary.json` and the best config beside the records; return this."""
         if self.out is None or not self.finished:
@@ -458,7 +453,9 @@ class Result(Shown):
                 "the search was stopped before its end; run the same search again to "
                 "go on."
             )
-        scores, searches = self.final_scores(), self.places(seed)
+        last, searches = self.steps[-1].after, self.places(seed)
+        # By place among all members, in the order of `states`.
+        scores = dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
         known = [
             place
             for place, score in scores.items()

@@ -6,7 +6,7 @@ the places of its values. A program takes them as overrides.
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,8 +17,7 @@ from purerl.config import ConfigError, TrainConfig, checks_together
 from purerl.space.axes import Axis, Choice, LogUniform, ends, in_a_line, is_whole
 from purerl.space.design import expand
 from purerl.space.points import FieldAxes, split
-from purerl.sweeps.groups import Group, group_points
-from purerl.train import Bound
+from purerl.sweeps.groups import group_points
 from purerl.types import Array, Overrides
 
 # Name of an axis -> `[...]`: its numbers, or places in its choice, one per member.
@@ -51,50 +50,42 @@ class Space(FieldAxes):
             else axis
             for name, axis in self.axes.items()
         }
-        self.bound = self._check_values()
-
-    def _check_values(self) -> Bound:
-        """Try every end and every choice: nothing between them can be worse."""
+        # Every end and every choice is tried: nothing between them can be worse.
         low = {name: ends(axis)[0] for name, axis in self.axes.items()}
+        (self.group,) = group_points(config, [low])
+        self.bound = self.group.bound
         self._stacked: dict[str, Any] = {}
-        self.group = self._group([low])
-        bounds = [self.group.bound]
         for name, axis in self.axes.items():
             values = [{**low, name: value} for value in ends(axis)]
-            group = self._group(values, name)
+            group, *others = group_points(config, values)
+            if others:
+                raise ConfigError(
+                    f"the values of the axis {name!r} differ in structure, so they "
+                    "need several programs, and a population shares one: search each "
+                    "alone."
+                )
             self._stacked[name] = group.overrides[name]
-            bounds.append(group.bound)
-        return bounds[0]
 
-    def _group(self, points: list[dict[str, Any]], name: str = "") -> Group:
-        groups = group_points(self.config, points)
-        if len(groups) > 1:
-            raise ConfigError(
-                f"the values of the axis {name!r} differ in structure, so they need "
-                "several programs, and a population shares one: search each alone."
-            )
-        return groups[0]
+    def draws(self, num: int, seeds: Sequence[int]) -> Hyper:
+        """Draw `num` points of each search: those of a sweep with its `design_seed`.
 
-    def draw(self, num: int, seed: int) -> Hyper:
-        """Draw `num` points: those of a random sweep with this `design_seed`.
+        Returns:
+            Hyperparameters `[S * num]` by name, the points fastest.
 
         Raises:
             ConfigError: numbers of a point are wrong together, see
                 `TrainConfig.check_numbers`.
         """
-        points = expand(self._numbers, "random", num, seed).points
+        points = [
+            point
+            for seed in seeds
+            for point in expand(self._numbers, "random", num, seed).points
+        ]
         for point in points:
             self._check_together(point)
         return {
             name: np.asarray([point[name] for point in points], np.float64)
             for name in self.axes
-        }
-
-    def draws(self, num: int, seeds: tuple[int, ...]) -> Hyper:
-        """Draw the points of several searches, `[S * num]`, the points fastest."""
-        draws = [self.draw(num, seed) for seed in seeds]
-        return {
-            name: np.concatenate([draw[name] for draw in draws]) for name in draws[0]
         }
 
     def explore(
@@ -203,15 +194,18 @@ HELD_OUT = 2**32 - 1
 """A milestone that no search reaches: its episodes evaluate what a search has found."""
 
 
+def _folded(seeds: Any, *numbers: Any) -> Array:
+    """Return keys `[N]` of seeds, into which numbers are folded one after the other."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    for number in numbers:
+        number = jnp.broadcast_to(jnp.asarray(number, jnp.uint32), keys.shape)
+        keys = jax.vmap(jax.random.fold_in)(keys, number)
+    return keys
+
+
 def member_keys(seeds: tuple[int, ...], size: int) -> Array:
     """Return keys `[S * size]` of the members of every search, the members fastest."""
-
-    def of_search(seed: Array) -> Array:
-        return jax.vmap(lambda m: jax.random.fold_in(jax.random.key(seed), m))(
-            jnp.arange(size, dtype=jnp.uint32)
-        )
-
-    return jax.vmap(of_search)(jnp.asarray(seeds, jnp.uint32)).reshape(-1)
+    return _folded(np.repeat(seeds, size), np.tile(np.arange(size), len(seeds)))
 
 
 def evaluation_keys(seeds: np.ndarray, milestone: int) -> Array:
@@ -219,12 +213,7 @@ def evaluation_keys(seeds: np.ndarray, milestone: int) -> Array:
 
     All members of a search play the same episodes, so that only the members differ.
     """
-
-    def one(seed: Array) -> Array:
-        key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_EVALUATION))
-        return jax.random.fold_in(key, jnp.uint32(milestone))
-
-    return jax.vmap(one)(jnp.asarray(seeds, jnp.uint32))
+    return _folded(seeds, _EVALUATION, milestone)
 
 
 def child_keys(seeds: np.ndarray, milestone: int, members: np.ndarray) -> Array:
@@ -235,11 +224,4 @@ def child_keys(seeds: np.ndarray, milestone: int, members: np.ndarray) -> Array:
         milestone: The number of the milestone.
         members: The number of each member in its search, `[N]`.
     """
-
-    def one(seed: Array, member: Array) -> Array:
-        key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_CHILD))
-        return jax.random.fold_in(jax.random.fold_in(key, milestone), member)
-
-    return jax.vmap(one)(
-        jnp.asarray(seeds, jnp.uint32), jnp.asarray(members, jnp.uint32)
-    )
+    return _folded(seeds, _CHILD, milestone, members)

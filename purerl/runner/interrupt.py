@@ -80,6 +80,9 @@ class Interrupt:
             self.insisted = True
             raise KeyboardInterrupt
         self._was_asked = True
+        # In a thread: the signal may have come in the middle of another sentence.
+        words = "finishing what is under way; another Ctrl-C stops at once and loses it"
+        threading.Thread(target=say, args=(words,), daemon=True).start()
 
     def _ask_to_end(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # A forked child, which trains nothing.

@@ -226,8 +226,6 @@ class RunLoop:
         config = serialise.to_dict(self.bound.config) if self.trackers else {}
         self.trackers.begin(describe(self.folder, config, self.seeds), self.notify)
         self.records.send_missing(self.trackers)
-        for sentence in self.trackers.where():
-            reporter.info(sentence)
         with self.trackers:
             if restored and first >= total:
                 state = self._unflattened(restored, goes_on=False)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,24 +14,18 @@ from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
 from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
-from purerl.execution.format import format_count, quoted, say, with_noun
+from purerl.execution.format import format_count, quoted, with_noun
 from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.report import plots
 from purerl.report.shown import Shown, View
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
 from purerl.search import protocol
-from purerl.storage import checkpoint, folders
-from purerl.storage.checkpoint import Pace
-from purerl.storage.files import locked
 from purerl.train import Bound
 from purerl.types import PyTree
 
@@ -207,15 +202,14 @@ def drive(asked: DriveOptions) -> Finished:
             made of an outcome, as when every member diverged; there are several
             processes.
     """
-    search, folder = asked.search, asked.folder
+    search = asked.search
     protocol.check_search(search)
     hosts.require_one(
         f"a {search.kind} search",
         "Its members are compared after every request: start one per host, with seeds "
         "and a folder of its own.",
     )
-    with locked(folder), folders.undone_if_empty(folder):
-        return _SearchLoop(asked).run()
+    return _SearchLoop(asked).run()
 
 
 def own_lanes(search: protocol.Search, length: int) -> int:
@@ -230,19 +224,33 @@ class _SearchLoop:
 
     def __init__(self, asked: DriveOptions) -> None:
         self.search, self.out, self.asked = asked.search, asked.folder, asked
-        self.group = Group(choose(asked.trackers, self.out))
+        self.session = Session(asked)
         self.length = asked.segment_updates or self.search.segment_updates
         self.lanes = asked.lanes or own_lanes(self.search, self.length)
-        # Of the states that were restored nothing else may hold on to: see `_prepare`.
-        self.steps, self.states = self._open(self.out) if self.out else ([], None)
-        self.first = len(self.steps)
-        self.executor = Executor(self.search.bound, self.lanes, self.length)
-        self.saved_at, self.pace = self.first, Pace(asked.checkpoint_seconds)
-        steps = self.search.steps
-        done = sum(steps[: self.first])
-        self.reporter = Reporter(max(1, sum(steps)), done, enabled=asked.progress)
+        self.steps: list[protocol.Step] = []
+        self.states: PyTree | None = None
 
-    def _open(self, folder: Path) -> tuple[list[protocol.Step], PyTree | None]:
+    def run(self) -> Finished:
+        search, session = self.search, self.session
+        with session:
+            if self.out is not None:
+                self._open(self.out)
+            self.first = session.saved_at = len(self.steps)
+            session.expect(sum(search.steps), sum(search.steps[: self.first]))
+            session.begin(lambda: store.tracked(search, self.out))
+            for count in range(self.first):
+                store.tell(session.trackers, search, self.steps[: count + 1])
+            request = self._ask()
+            if request is None:
+                session.reporter.info(f"the search in {self.out} had finished")
+                finished = Finished(self.steps, self.states, {"trained_requests": 0})
+            else:
+                finished = self._train(request)
+            is_finished = finished.states is not None
+            session.close(is_finished, store.tracked_files(self.out))
+        return finished
+
+    def _open(self, folder: Path) -> None:
         """Go on from a folder, at the widths that hold there."""
         search, asked = self.search, self.asked
         widths = {
@@ -252,41 +260,14 @@ class _SearchLoop:
             "segment_updates_asked": asked.segment_updates,
         }
         stored = store.open_folder(folder, search, widths, asked.extend)
-        note = folders.differences_of_versions(stored)
-        if note:
-            say(note)
+        self.session.compare_versions(stored)
         is_extended = store.is_longer(stored, search)
-        restored = store.restore(folder, search, is_extended)
+        self.steps, self.states = store.restore(folder, search, is_extended)
         if is_extended:
-            store.begin_trackers_anew(folder, search, restored.steps)
+            store.begin_trackers_anew(folder, search, self.steps)
         if asked.extend:
             store.extend_folder(folder, search)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]
-        return restored.steps, restored.states
-
-    def run(self) -> Finished:
-        self._begin_trackers()
-        with self.group:
-            request = self._ask()
-            if request is None:
-                self.reporter.info(f"the search in {self.out} had finished")
-                finished = Finished(self.steps, self.states, {"trained_requests": 0})
-            else:
-                finished = self._train(request)
-        status = "interrupted" if finished.states is None else "finished"
-        self.group.close(status, store.tracked_files(self.out))
-        return finished
-
-    def _begin_trackers(self) -> None:
-        """Open them, and tell what they lack of the steps that are done."""
-        if not self.group:
-            return
-        notify = self.reporter.notify
-        self.group.begin(store.tracked(self.search, self.out), notify)
-        for sentence in self.group.where():
-            self.reporter.info(sentence)
-        for count in range(len(self.steps)):
-            store.tell(self.group, self.search, self.steps[: count + 1])
 
     def _ask(self) -> protocol.Request | None:
         state = self.steps[-1].after if self.steps else self.search.init()
@@ -294,79 +275,70 @@ class _SearchLoop:
 
     def _train(self, request: protocol.Request) -> Finished:
         """Carry out requests until the search has ended or somebody stops it."""
+        session, reporter = self.session, self.session.reporter
         for line in (self._banner(request), *self.search.remarks):
-            self.reporter.info(line)
+            reporter.info(line)
+        executor = Executor(self.search.bound, self.lanes, self.length)
         next_request: protocol.Request | None = request
-        with Interrupt(lambda: self.group.stop) as interrupt:
-            self._prepare(request)
-            compiled = self.executor.compile_seconds
-            self.reporter.info(f"compiled in {compiled:.1f} s")
+        with session.interrupt:
+            if self.steps:
+                executor.restore(self.steps[-1].request, self.states)
+                self.states = None  # Their memory is needed.
+            else:
+                executor.compile(request)
+            reporter.info(f"compiled in {executor.compile_seconds:.1f} s")
             began = time.perf_counter()
-            with self.reporter:
-                while next_request is not None and not interrupt.asked:
-                    self._step(next_request)
+            with reporter:
+                while next_request is not None and not session.is_stopped:
+                    self._step(executor, next_request)
                     next_request = self._ask()
-                    self._save(force=interrupt.asked or next_request is None)
+                    is_last = session.is_stopped or next_request is None
+                    session.save(
+                        len(self.steps), partial(self._save, executor), is_last
+                    )
             seconds = time.perf_counter() - began
         is_finished = next_request is None
         if not is_finished:
-            self.reporter.notify(self._how_to_go_on())
+            reporter.notify(
+                f"stopped; what was done is in {self.out}. The same search with "
+                f"--out {quoted(self.out)} (out=) goes on."
+                if self.out
+                else "stopped; nothing was saved (no out folder)"
+            )
         numbers = {
             "trained_requests": len(self.steps) - self.first,
-            "compile_seconds": round(self.executor.compile_seconds, 2),
+            "compile_seconds": round(executor.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "lanes": self.lanes,
             "segment_updates": self.length,
         }
-        states = self.executor.states() if is_finished else None
-        return Finished(self.steps, states, numbers)
+        return Finished(self.steps, executor.states() if is_finished else None, numbers)
 
-    def _prepare(self, request: protocol.Request) -> None:
-        """Compile, and be as after the last step that is done."""
-        if self.steps:
-            self.executor.restore(self.steps[-1].request, self.states)
-            self.states = None
-        else:
-            self.executor.compile(request)
-
-    def _step(self, request: protocol.Request) -> None:
+    def _step(self, executor: Executor, request: protocol.Request) -> None:
         """Train what is asked for, tell the search, keep the step."""
-        number = len(self.steps)
-        steps_per_update = self.search.bound.plan.steps_per_update
-        done = sum(self.search.steps[:number])
+        search, number = self.search, len(self.steps)
+        done = sum(search.steps[:number])
 
         def on_segment(members: int, updates: int, mean_return: float) -> None:
             nonlocal done
-            done += members * updates * steps_per_update
-            self.reporter.update(done, mean_return)
+            done += members * updates * search.bound.plan.steps_per_update
+            self.session.reporter.update(done, mean_return)
 
-        before = self.steps[-1].after if self.steps else self.search.init()
+        before = self.steps[-1].after if self.steps else search.init()
         last = self.steps[-1].outcome if self.steps else None
-        outcome = self.executor.run(request, last, on_segment)
-        if self.search.score is not None:
-            outcome = outcome._replace(score=self.search.score(outcome))
-        after = self.search.tell(before, request, outcome)
+        outcome = executor.run(request, last, on_segment)
+        if search.score is not None:
+            outcome = outcome._replace(score=search.score(outcome))
+        after = search.tell(before, request, outcome)
         step = protocol.Step(request, outcome, before, after)
         if self.out is not None:
             store.save_step(self.out, number, step)
         self.steps.append(step)
-        store.tell(self.group, self.search, self.steps)
+        store.tell(self.session.trackers, search, self.steps)
 
-    def _save(self, force: bool) -> None:
-        """Save the states, now and then: what comes after is computed again."""
-        out = self.out
-        if out is None or len(self.steps) == self.saved_at:
-            return
-        if not (force or self.pace.is_due()):
-            return
-        try:
-            with self.pace.saving():
-                store.save_states(out, len(self.steps), self.executor.states())
-            self.saved_at = len(self.steps)
-        except checkpoint.NotSavedError as error:
-            if force:
-                raise
-            say(f"{error} The search goes on without it.")
+    def _save(self, executor: Executor) -> None:
+        assert self.out is not None
+        store.save_states(self.out, len(self.steps), executor.states())
 
     def _banner(self, request: protocol.Request) -> str:
         device, bound = jax.local_devices()[0], self.search.bound
@@ -376,15 +348,6 @@ class _SearchLoop:
             f"{bound.env.name}, {format_count(sum(left))} steps to train, "
             f"{with_noun(bound.plan.num_updates, 'update')} to the end, on "
             f"{device.device_kind} ({with_noun(self.lanes, 'lane')})"
-        )
-
-    def _how_to_go_on(self) -> str:
-        out = self.out
-        if out is None:
-            return "stopped; nothing was saved (no out folder)"
-        return (
-            f"stopped; what was done is in {out}. The same search with "
-            f"--out {quoted(out)} (out=) goes on."
         )
 
 

@@ -12,7 +12,7 @@ a kill is computed again with the same result. Nothing is pickled.
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,19 +33,6 @@ from purerl.types import HostMetrics, PyTree
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 3
 KEEP_CHECKPOINTS = 2
-
-
-class Restored(NamedTuple):
-    """The part of a search that is on disk for good.
-
-    Attributes:
-        steps: The steps up to the last checkpoint.
-        states: States of the members of the last step, on the host; None where there is
-            no checkpoint.
-    """
-
-    steps: list[Step]
-    states: PyTree | None
 
 
 def open_folder(
@@ -140,7 +127,7 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
 
 def restore(
     folder: Path, search: Search, is_extended: bool = False, with_states: bool = True
-) -> Restored:
+) -> tuple[list[Step], PyTree | None]:
     """Ask and tell again what a folder holds, up to its last checkpoint.
 
     Args:
@@ -149,6 +136,10 @@ def restore(
         is_extended: Whether the folder holds a shorter search than this one.
         with_states: Whether to return the states too.
 
+    Returns:
+        The steps up to the last checkpoint, and the states of the members of the last
+        one, on the host; None where there is no checkpoint.
+
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which
             decided otherwise.
@@ -156,7 +147,7 @@ def restore(
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
         folders.refuse_lost_checkpoints(folder)
-        return Restored([], None)
+        return [], None
     done, flat = checkpoint.restore(checkpoints)
     folders.say_what_is_cut(folder, done >= len(list(folder.glob("records/*.npz"))))
     state, steps = search.init(), []
@@ -184,10 +175,10 @@ def restore(
         )
         state = steps[-1].after
     if not with_states:
-        return Restored(steps, None)
+        return steps, None
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
     states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
-    return Restored(steps, states)
+    return steps, states
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
@@ -319,7 +310,7 @@ def tracked_files(folder: Path | None) -> Files:
 
 def told_of(folder: Path, search: Search) -> Told:
     """Return what trackers are told of the folder of a search."""
-    steps = restore(folder, search, with_states=False).steps
+    steps, _ = restore(folder, search, with_states=False)
 
     def tell_all(group: Group) -> None:
         for count in range(len(steps)):

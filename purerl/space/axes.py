@@ -13,9 +13,10 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError
+from purerl.config import ConfigError, part_kind
 from purerl.envs.base import is_env
 from purerl.networks import modules
+from purerl.serialise import parts
 
 
 class Uniform(NamedTuple):
@@ -121,8 +122,10 @@ def read_axis(name: str, axis: Any) -> Axis:
     Raises:
         ConfigError: another distribution, or see `read_values`.
     """
-    if isinstance(axis, Uniform | LogUniform | Choice):
+    if isinstance(axis, Uniform | LogUniform):
         return axis
+    if isinstance(axis, Choice):
+        return Choice(tuple(read_values(name, axis.values, may_repeat=True)))
     if hasattr(axis, "draw"):
         raise ConfigError(
             f"the axis {name!r} must have ends or values, got {type(axis).__name__}: "
@@ -160,13 +163,20 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
             f"the axis {name!r} must be a list of values, got a set, whose order may "
             "differ from process to process."
         )
-    values = [plain(value) for value in axis]
+    values = [_of_file(name, plain(value)) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
     check_apart(name, values)
     if not may_repeat:
         distinct_labels(name, values)
     return values
+
+
+def _of_file(name: str, value: Any) -> Any:
+    """Return the part that a file holds, which may change; other values as they are."""
+    kind = part_kind(name) if isinstance(value, str) else None
+    is_file = kind is not None and value.strip().endswith(parts.SUFFIXES)
+    return serialise.parse_part(value, kind or "") if is_file else value
 
 
 _KINDS = {"uniform": Uniform, "loguniform": LogUniform}

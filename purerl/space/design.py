@@ -19,7 +19,9 @@ from purerl.runner.arguments import as_seed
 from purerl.runner.options import Repeated, option
 from purerl.scale.devices import required
 from purerl.space.axes import (
-    check_apart,
+    Choice,
+    LogUniform,
+    Uniform,
     choice,
     loguniform,
     plain,
@@ -117,16 +119,19 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")
     sources = {
-        name: axis if hasattr(axis, "draw") else read_axis(name, axis)
+        name: axis if _is_own(axis) else read_axis(name, axis)
         for name, axis in axes.items()
     }
-    for name, axis in sources.items():
-        check_apart(name, getattr(axis, "values", ()))
     points = [
         {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
         for i in range(num_points)
     ]
     return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def _is_own(axis: Any) -> bool:
+    """Return whether an axis is a distribution of the user's own."""
+    return hasattr(axis, "draw") and not isinstance(axis, Uniform | LogUniform | Choice)
 
 
 def _stream(seed: int, name: str, point: int) -> np.random.Generator:

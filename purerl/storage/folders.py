@@ -35,7 +35,10 @@ MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
 # What trackers have been told of what is in the folder.
 TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
-CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots", "trained")
+CONTENTS = (
+    *("checkpoints", "chunks", "metrics", "records", "snapshots", "trained"),
+    "trials.json",
+)
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 COMPARISON = "comparison"
 # Entries of a manifest.
@@ -384,9 +387,9 @@ def check_out(folder: Path | None, *wanted: str) -> None:
     for name in CONTENTS:
         if _has_results(folder / name):
             raise ConfigError(
-                f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
-                "nobody can say what they are of; give another folder, or move "
-                f"{name}/ away."
+                f"out: {folder} has results in {name} and no {MANIFEST}, so that "
+                f"nobody can say what they are of; give another folder, or move {name} "
+                "away."
             )
     if (folder / CONFIG).exists():
         raise ConfigError(
@@ -395,9 +398,10 @@ def check_out(folder: Path | None, *wanted: str) -> None:
         )
 
 
-def _has_results(folder: Path) -> bool:
+def _has_results(path: Path) -> bool:
     # What begins with a dot was being written when its process was killed.
-    return any(p.is_file() and not p.name.startswith(".") for p in folder.rglob("*"))
+    inside = (path, *path.rglob("*"))
+    return any(p.is_file() and not p.name.startswith(".") for p in inside)
 
 
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:

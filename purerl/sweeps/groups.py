@@ -2,8 +2,7 @@
 
 In a group only numbers differ, so one program trains all of it: those numbers are
 overrides with a leading axis. A member is known by the values of its point, and its
-seed; a loss that an axis names by its file is what the file holds, whatever it is
-called there: another content is another member.
+seed.
 
 Axes that have no effect are refused: scores of equal runs say nothing.
 """
@@ -12,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,15 +23,11 @@ from purerl.algorithms import config_class, name_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
-    as_float32,
     checks_together,
     is_auto,
-    part_kind,
     validate_field,
 )
 from purerl.randomisation import is_random
-from purerl.serialise import parts
-from purerl.space.axes import read_value
 from purerl.space.points import split, with_algorithm, with_randomised, with_static
 from purerl.tracing import read_by
 from purerl.train import Bound, bind, check_may_move, check_time_limit, evaluate_agent
@@ -48,66 +42,18 @@ from purerl.types import Overrides, PyTree
 
 def member_id(point: Mapping[str, Any], seed: int) -> str:
     """Return a hash of a point's values (as they are, or as `written`), and a seed."""
-    return digest([canonical(point), seed])
-
-
-def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as they are hashed: plain Python, by name."""
-    return {name: _plain(values[name], name) for name in sorted(values)}
-
-
-def key_of(point: Mapping[str, Any]) -> str:
-    """Return a hash of a point as it was given: of a file its name, not its content."""
-    return digest({name: serialise.plain(x, name) for name, x in point.items()})
+    return digest([written(point), seed])
 
 
 def written(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point as the manifest holds it, in the order of its axes."""
-    return {name: _plain(value, name) for name, value in point.items()}
-
-
-def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inverse of `written`: losses from their dicts, tuples from lists."""
-    return {name: _read(value) for name, value in point.items()}
-
-
-def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse a point whose files of parts are no longer those that were trained with.
-
-    Raises:
-        ConfigError: naming the file.
-    """
-    for name, value in point.items():
-        if _is_file(value, name) and _plain(value, name) != known[name]:
-            raise ConfigError(
-                f"{name}: the file {value} is gone, or is not the one that the sweep "
-                "was trained with; put that one back."
-            )
+    """Return a point as plain values, as the manifest holds it."""
+    return {name: serialise.plain(value, name) for name, value in point.items()}
 
 
 def digest(value: Any) -> str:
     """Return a short hash of plain values."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any, name: str) -> Any:
-    if not _is_file(value, name):
-        return serialise.plain(value, name)
-    path = Path(value.strip())
-    content = path.read_bytes() if path.is_file() else b""
-    return {"file": value, "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _is_file(value: Any, name: str) -> bool:
-    is_text = isinstance(value, str) and part_kind(name) is not None
-    return is_text and value.strip().endswith(parts.SUFFIXES)
-
-
-def _read(value: Any) -> Any:
-    if isinstance(value, Mapping) and set(value) == {"file", "sha256"}:
-        return value["file"]
-    return read_value(value)
 
 
 _NUMBERS = (int, float)  # A bool is not among them.
@@ -159,22 +105,34 @@ def group_points(
             algorithm = point.get("algorithm")
             if algorithm not in known:
                 known[algorithm] = _numeric_fields(config, algorithm)
-            numeric = known[algorithm]
+            numeric = {
+                name: known[algorithm][name]
+                for name, value in point.items()
+                if name in known[algorithm] and type(value) in _NUMBERS
+            }
             shape = _shape_of(point, numeric)
             if shape in alike:
-                draft, others = alike[shape]
-                values = {**others, **_checked_numbers(point, numeric)}
-                _check_together(draft, point)
+                draft, values = alike[shape]
+                values = dict(values)
+                for name, field in numeric.items():
+                    validate_field(field, point[name])
+                    values[name] = np.float32(point[name])
+                if checks_together(draft.bound.asked):
+                    draft.bound.at(split(draft.bound.asked, point)[1])
             else:
                 draft = _draft(config, point, drafts)
-                values = _numbers(draft.bound.config, point, draft.dynamic)
+                dynamic = split(draft.bound.config, point)[1]
+                values = {
+                    name: jax.tree.map(_as_array, dynamic[name])
+                    for name in draft.dynamic
+                }
+                if shape is not None:
+                    alike[shape] = draft, values
         except ConfigError as error:
             where = ", ".join(f"{name}={value!r}" for name, value in point.items())
             if not point:
                 raise
             raise ConfigError(f"at {where}: {error}") from None
-        if shape is not None:
-            alike.setdefault(shape, (draft, values))
         draft.numbers.append(number)
         draft.values.append(values)
     return [_finish(name, draft) for name, draft in drafts.items()]
@@ -216,14 +174,12 @@ def _numeric_fields(
 
 
 def _shape_of(
-    point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
+    point: Mapping[str, Any], numeric: Collection[str]
 ) -> tuple[Any, ...] | None:
     """Return a point's values beside its numbers; None if they cannot be compared."""
     shape = tuple(
-        (name, None)
-        if name in numeric and type(value) in _NUMBERS
         # 1, 1.0 and True are equal, and are no equal values of a static field.
-        else (name, type(value), value)
+        (name, None) if name in numeric else (name, type(value), value)
         for name, value in point.items()
     )
     try:
@@ -231,38 +187,6 @@ def _shape_of(
     except TypeError:
         return None
     return shape
-
-
-def _checked_numbers(
-    point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
-) -> Overrides:
-    """Return what `_numbers` does, for a point of which only the numbers are new.
-
-    Raises:
-        ConfigError: a value that its field refuses.
-    """
-    numbers = {}
-    for name, value in point.items():
-        field = numeric.get(name)
-        if field is None or type(value) not in _NUMBERS:
-            continue
-        check, number = field.metadata.get("check"), as_float32(value)
-        holds = check is None or (check.holds(value) and check.holds(number))
-        if not (holds and np.isfinite(number)):
-            validate_field(field, value)  # raises, with the sentence
-        numbers[name] = np.float32(value)
-    return numbers
-
-
-def _check_together(draft: "_Draft", point: Mapping[str, Any]) -> None:
-    """Check a point's numbers together, where its algorithm has such a check.
-
-    Raises:
-        ConfigError: see `TrainConfig.check_numbers`.
-    """
-    asked = draft.bound.asked
-    if checks_together(asked):
-        draft.bound.at(split(asked, point)[1])
 
 
 class _Draft(NamedTuple):
@@ -279,7 +203,7 @@ def _draft(
     """The group of a point: a known one, or a new one with a checked config."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
-    identity = [name_of(base), canonical(static), _structures(base, dynamic)]
+    identity = [name_of(base), written(static), _structures(base, dynamic)]
     start = with_static(base, static)
     config = with_randomised(start, dynamic)
     if config is not start:
@@ -312,14 +236,6 @@ def _stack(values: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *values)
 
 
-def _numbers(
-    config: TrainConfig, point: Mapping[str, Any], names: tuple[str, ...]
-) -> Overrides:
-    """A point's dynamic values as arrays of the types that the program takes."""
-    _, dynamic = split(config, point)
-    return {name: jax.tree.map(_as_array, dynamic[name]) for name in names}
-
-
 def _as_array(value: Any) -> np.ndarray:
     if isinstance(value, jax.Array | np.ndarray):
         return np.asarray(value)
@@ -338,26 +254,21 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
                     f"{name} must be a number, got {value!r}: it is a dynamic field of "
                     f"{type(config).__name__}."
                 )
-        shapes = [np.shape(leaf) for leaf in leaves]
-        # Other distributions than the config's are structure, as another loss is. They
-        # are told apart by text: to JAX, classes with equal fields are one structure.
         own = jax.tree.structure(getattr(config, name, None))
-        is_other = is_random(value) and str(structure) != str(own)
-        is_structure = callable(value) or is_other
-        structures.append(
-            [name, _structure_text(value, structure, is_structure), shapes]
-        )
+        if is_auto(value):
+            text = str(value)  # What it stands for is found in a program of its own.
+        elif callable(value) or (is_random(value) and str(structure) != str(own)):
+            # A loss's class and static fields are in its structure's text. Other
+            # distributions than the config's are structure too; they are told apart by
+            # text, as to JAX classes with equal fields are one structure.
+            text = f"{type(value).__qualname__} {structure}"
+        elif isinstance(value, Mapping):
+            # Points that name other parameters do not share an array.
+            text = ", ".join(sorted(value))
+        else:
+            text = "number"
+        structures.append([name, text, [np.shape(leaf) for leaf in leaves]])
     return structures
-
-
-def _structure_text(value: Any, structure: Any, is_structure: bool) -> str:
-    if is_auto(value):
-        return str(value)  # What it stands for is found in a program of its own.
-    # A loss's class and static fields are in its structure's text.
-    if is_structure:
-        return f"{type(value).__qualname__} {structure}"
-    # Points that name other parameters of an environment do not share an array.
-    return ", ".join(sorted(value)) if isinstance(value, Mapping) else "number"
 
 
 def _time_limit(config: TrainConfig) -> Any:
@@ -365,7 +276,7 @@ def _time_limit(config: TrainConfig) -> Any:
     params = config.env_params
     limit = "max_steps_in_episode"
     given = params if isinstance(params, Mapping) else {}
-    return canonical({limit: given.get(limit, getattr(params, limit, None))})
+    return written({limit: given.get(limit, getattr(params, limit, None))})
 
 
 def check_effects(
@@ -382,15 +293,15 @@ def check_effects(
     forms: dict[str, Any] = {}
     found: set[str] = set()
     for bound, values in runs:
-        asked = {name: values[name] for name in names if name in values}
-        for name, value in asked.items():
+        left = {}
+        for name in [name for name in names if name in values and name not in found]:
             # Another structure, such as another loss, is another program.
-            form = jax.tree.structure(value)
+            form = jax.tree.structure(values[name])
             if not form.num_leaves or forms.setdefault(name, form) != form:
                 found.add(name)
-        left = {name: value for name, value in asked.items() if name not in found}
-        if left:
-            found |= _read_by_updates(bound, left)
+            else:
+                left[name] = values[name]
+        found |= _read_by_run(bound, left)
         unread |= dict.fromkeys(left, bound)
         if found.issuperset(names):
             return
@@ -405,8 +316,7 @@ def check_axes(groups: Iterable[Group], names: Collection[str]) -> None:
     Raises:
         ConfigError: see `check_effects`.
     """
-    runs = ((group.bound, first_values(group, group.overrides)) for group in groups)
-    check_effects(runs, names)
+    check_effects(((each.bound, first_values(each)) for each in groups), names)
 
 
 def check_setting(bound: Bound, numbers: Overrides) -> None:
@@ -416,24 +326,8 @@ def check_setting(bound: Bound, numbers: Overrides) -> None:
         ConfigError: naming one of them, and why it has no effect.
     """
     has_parts = any(not jax.tree.leaves(value) for value in numbers.values())
-    if numbers and not has_parts and not _read_by_updates(bound, numbers):
+    if numbers and not has_parts and not _read_by_run(bound, numbers):
         raise ConfigError(nothing_reads(next(iter(numbers)), bound, "as a setting"))
-
-
-def differing(groups: Sequence[Group]) -> list[str]:
-    """Return the names of the overrides that do not have one value in all groups."""
-    first: dict[str, PyTree] = {}
-    for group in groups:
-        first = first_values(group, group.overrides) | first
-    return [
-        name
-        for name, value in first.items()
-        if not all(
-            _is_everywhere(value, group.overrides[name])
-            for group in groups
-            if name in group.overrides
-        )
-    ]
 
 
 def check_pieces(bound: Bound, pieces: Sequence[Mapping[str, Any]]) -> None:
@@ -449,15 +343,12 @@ def check_pieces(bound: Bound, pieces: Sequence[Mapping[str, Any]]) -> None:
                 check_may_move(bound, {name: first}, asked)
 
 
-def first_values(group: Group, names: Iterable[str]) -> Overrides:
+def first_values(group: Group) -> Overrides:
     """Return the numbers of a group's first point, by name."""
-    return {
-        name: jax.tree.map(lambda leaf: leaf[0], group.overrides[name])
-        for name in names
-    }
+    return jax.tree.map(lambda leaf: leaf[0], group.overrides)
 
 
-def _read_by_updates(bound: Bound, values: Overrides) -> frozenset[str]:
+def _read_by_run(bound: Bound, values: Overrides) -> frozenset[str]:
     """Return the names of the numbers that are read anywhere in a run."""
     if bound.env.on_host:
         return frozenset(values)  # Its programs are made as it goes.
@@ -477,15 +368,6 @@ def _read_by_evaluations(bound: Bound, values: Overrides) -> frozenset[str]:
         return evaluate_agent(bound, config, params, recurrence, state)
 
     return read_by(evaluate, values, first_state(bound, values))
-
-
-def _is_everywhere(value: PyTree, stacked: PyTree) -> bool:
-    """Return whether a value is that of all points, whose leaves are `[P, ...]`."""
-    ones, rows = jax.tree.leaves(value), jax.tree.leaves(stacked)
-    return len(ones) == len(rows) and all(
-        np.array_equal(np.broadcast_to(one, np.shape(row)), row)
-        for one, row in zip(ones, rows, strict=True)
-    )
 
 
 def _is_same(one: PyTree, two: PyTree) -> bool:

@@ -8,7 +8,6 @@ be cut in any way.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,16 +22,12 @@ from purerl.execution import format as text
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
 from purerl.execution.memory import peak_memory, worker_limit
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers import group as trackers
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.storage import checkpoint, folders
-from purerl.storage.files import locked
+from purerl.storage import checkpoint
 from purerl.sweeps import plan as plans
 from purerl.sweeps import store
 from purerl.sweeps.groups import Group, written
@@ -46,39 +41,32 @@ from purerl.sweeps.result import (
 from purerl.sweeps.store import MemberStore
 
 
-def broadcast_outline(outline: plans.SweepPlan) -> plans.SweepPlan:
-    """Return the outline with the lanes and segments of process 0.
-
-    A measured width, or that of a folder that is not shared, may differ elsewhere.
-    """
-    return outline.at(hosts.broadcast([(g.lanes, g.length) for g in outline.groups]))
-
-
 class SweepLoop:
     """One call of `sweep`: the pieces that its phases share."""
 
     def __init__(self, asked: SweepOptions) -> None:
         self.options, self.folder = asked, asked.folder
-        self.progress = asked.progress and hosts.index() == 0
+        self.session = Session(asked)
         self.workers = make_workers()
         own = worker_limit(asked.memory_limit, self.workers)
-        outline = broadcast_outline(plans.make_outline(asked, self.workers, own))
-
-        # Of several processes the first one tells what it has seen of all of them.
-        def choose_trackers() -> list[Tracker]:
-            return choose(asked.trackers, self.folder) if hosts.index() == 0 else []
-
-        self.group = trackers.Group(hosts.run_on_all(choose_trackers))
+        outline = plans.make_outline(asked, self.workers, own)
         # The least that any process has: all must cut the same chunks.
         limit = float(hosts.all_min(own))
-        self.outline = replace(outline, memory_limit=limit)
+        self._set_outline(replace(outline, memory_limit=limit))
         self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
-        self.compiler = plans.Compiler(self.workers, limit, asked.chunk_blocks)
+        self.compiler = plans.Compiler(self.workers, limit)
         self.points = [written(point) for point in outline.design.points]
         self.telling: Telling | None = None
-        self.steps_before = self.done_steps = self.trained = 0
-        self.is_stop_announced = False
+        self.done_steps = self.trained = 0
+
+    def _set_outline(self, outline: plans.SweepPlan) -> None:
+        """Take the lanes and segments of process 0.
+
+        A measured width, or that of a folder that is not shared, may differ elsewhere.
+        """
+        sizes = hosts.broadcast([(g.lanes, g.length) for g in outline.groups])
+        self.outline = outline.at(sizes)
 
     def run(self) -> SweepResult:
         """Train what is missing; every process ends with the same summary of all.
@@ -86,53 +74,40 @@ class SweepLoop:
         Raises:
             ConfigError: see `purerl.sweep`.
         """
-        with ExitStack() as stack:
-            # The processes of one sweep may share a folder: the first one locks it.
-            folder = self.folder if hosts.index() == 0 else None
-            hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-            # Every process: their folders may be several.
-            stack.enter_context(folders.undone_if_empty(self.folder))
-            finished = self._open()
+        with self.session as session:
+            finished = self._open(self.folder) if self.folder else set[str]()
             hosts.run_on_all(self._begin_trackers)
-            stack.enter_context(self.group)
             result = self._run(finished)
             if hosts.index() == 0:
                 write_summary(result)
             if self.telling is not None:
-                self.telling.add_folder(self.group)
-            status = "finished" if result.finished else "interrupted"
-            self.group.close(status, tracked_files(result))
+                self.telling.add_folder(session.trackers)
+            session.close(result.finished, tracked_files(result))
         return result
 
     def _begin_trackers(self) -> None:
-        if self.group:
-            self.telling = Telling(self._result_with(self.source))
-            self.group.begin(self.telling.run, text.say, self.telling.total)
+        if self.session.trackers:
+            self.telling = telling = Telling(self._result(self.source))
+            self.session.begin(lambda: telling.run, telling.total)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
-        left = self._left(finished)
-        is_complete = not left
-        self.steps_before = self.outline.steps - sum(group.steps for group in left)
-        self.done_steps = self.steps_before
+        session, reporter = self.session, self.session.reporter
+        left = [plans.without(group, finished) for group in self.outline.groups]
+        left = [group for group in left if group.num_members]
+        is_complete, missing = not left, sum(group.steps for group in left)
+        first = self.done_steps = self.outline.steps - missing
         groups = self._prepare(left)
-        # Of groups that wait, a process trains its fair share.
-        share = sum(group.steps for group in left[len(groups) :]) // hosts.count()
-        own = sum(
-            len(ids) * group.group.steps_each
-            for group, ids in (job.key for job in self._jobs(groups))
-        )
-        total = self.done_steps + own + share
-        reporter = Reporter(total, self.done_steps, enabled=self.progress)
-        if not self.progress and hosts.index() == 0:
+        # Of several processes each trains its share.
+        session.expect(first + missing // hosts.count(), first)
+        if not reporter.enabled and hosts.index() == 0:
             for line in dropped_evaluations(group.group.bound for group in left):
-                text.say(line)
+                reporter.notify(line)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
-        before = peak_memory(self.workers)
+        before, seconds = peak_memory(self.workers), 0.0
         planned: list[plans.GroupPlan] = []
-        seconds = 0.0
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+        with session.interrupt, reporter:
             while groups:
                 plan = replace(self.outline, groups=tuple(groups), options=self.options)
                 done = self.outline.num_members - sum(g.num_members for g in left)
@@ -140,38 +115,55 @@ class SweepLoop:
                 reporter.info(plan_lines(plan, self.compiler.last_seconds))
                 if waiting := len(left) - len(groups):
                     reporter.info(f"{waiting} groups are compiled after these")
-                seconds += self._train(groups, reporter, interrupt)
+                seconds += self._train(groups)
                 planned += [replace(group, program=None) for group in groups]
                 left = left[len(groups) :]
-                if hosts.all_any(np.array([interrupt.asked]))[0]:
+                if hosts.all_any(np.array([session.is_stopped]))[0]:
                     left = []
                 # Whoever holds these programs leaves no room for the next ones.
                 del groups, plan
-                groups = self._prepare(left, interrupt)
-        result = self._result(planned, seconds, before)
-        if result.finished or not interrupt.asked:
-            if not is_complete:
-                reporter.info(end_line(result.summary))
-        else:
+                groups = self._prepare(left)
+        plan = replace(self.outline, groups=tuple(planned), options=self.options)
+        trained, steps = map(
+            int, hosts.all_sum([self.trained, self.done_steps - first])
+        )
+        seconds = float(hosts.all_max(seconds))
+        source = MemberStore.of(self.folder) if self.folder is not None else self.source
+        numbers = {
+            "members": self.outline.num_members,
+            "trained_members": trained,
+            "processes": hosts.count(),
+            "groups": len(self.outline.groups),
+            "compilations": self.compiler.compilations,
+            "compile_seconds": round(self.compiler.seconds, 2),
+            "train_seconds": round(seconds, 2),
+            "env_steps": steps,
+            "steps_per_second": round(steps / max(seconds, 1e-9)),
+            "memory_planned": before + plan.device_bytes(),
+            "memory_used": peak_memory(self.workers),
+            "memory_before": before,
+            "lanes": sorted({group.lanes for group in planned}),
+        }
+        result = self._result(source, numbers)
+        if session.is_stopped and not result.finished:
             where = text.quoted(self.folder) if self.folder else "FOLDER"
             reporter.notify(f"stopped; the same sweep with --out {where} goes on")
+        elif not is_complete:
+            reporter.info(end_line(numbers))
         return result
 
-    def _open(self) -> set[str]:
+    def _open(self, folder: Path) -> set[str]:
         """Open the folder; the members that any process has finished."""
-        folder = self.folder
-        if folder is None:
-            return set()
         is_first = hosts.index() == 0
         hosts.run_on_all(lambda: self._open_own(folder) if is_first else None)
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
-        self.outline = broadcast_outline(self.outline)
+        self._set_outline(self.outline)
         stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
             text.say(f"{path} is damaged: trained again")
-            if hosts.index() == 0:  # no process writes before all have met again
+            if is_first:  # no process writes before all have met again
                 path.rename(path.with_suffix(".damaged"))
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.all_any(np.array([id in stored for id in ids]))
@@ -186,22 +178,11 @@ class SweepLoop:
         self.outline = self.outline.at(
             (group["lanes"], group["segment_updates"]) for group in known
         )
-        note = folders.differences_of_versions(stored)
-        if note and self.progress:
-            text.say(note)
+        self.session.compare_versions(stored)
 
-    def _left(self, finished: set[str]) -> list[plans.GroupPlan]:
-        """The groups with members that have not finished."""
-        groups = [plans.without(group, finished) for group in self.outline.groups]
-        return [group for group in groups if group.num_members]
-
-    def _prepare(
-        self, left: list[plans.GroupPlan], interrupt: Interrupt | None = None
-    ) -> list[plans.GroupPlan]:
+    def _prepare(self, left: list[plans.GroupPlan]) -> list[plans.GroupPlan]:
         """Compile a program each for the first groups, none once it is interrupted."""
-        groups = self.compiler.compile(
-            left, lambda: interrupt is not None and interrupt.asked
-        )
+        groups = self.compiler.compile(left, lambda: self.session.is_stopped)
         for before, group in zip(left, groups, strict=False):
             # The memory may ask for narrower lanes than the manifest says.
             is_narrower = group.lanes != before.lanes
@@ -209,41 +190,29 @@ class SweepLoop:
                 store.set_lanes(self.folder, group.group.name, group.lanes)
         return groups
 
-    def _jobs(self, groups: list[plans.GroupPlan]) -> list[Job]:
-        """The chunks that this process trains, each known by its group and its ids."""
-        jobs = []
+    def _train(self, groups: list[plans.GroupPlan]) -> float:
+        """Train some groups; the seconds that it took, without waiting for others."""
+        session, jobs = self.session, list[Job]()
         for group in groups:
             assert group.program is not None
-            for rows in rows_of(group.num_members, group.chunk_members):
-                members = partial(group.members.take, rows)
+            chunk = group.lanes * group.chunk_blocks
+            for rows in rows_of(group.num_members, chunk):
                 ids = tuple(group.ids[rows[0] : rows[-1] + 1])
+                members = partial(group.members.take, rows)
                 jobs.append(Job(group.program, members, (group, ids)))
-        return jobs[hosts.index() :: hosts.count()]
-
-    def _train(
-        self, groups: list[plans.GroupPlan], reporter: Any, interrupt: Interrupt
-    ) -> float:
-        """Train some groups; the seconds that it took, without waiting for others."""
-        jobs = self._jobs(groups)
 
         def told(job: Job, members: int, updates: int, mean_return: float) -> None:
-            if interrupt.insisted:
+            if session.interrupt.insisted:
                 raise KeyboardInterrupt
             with self.lock:
                 steps = job.program.bound.plan.steps_per_update
                 self.done_steps += members * updates * steps
-                reporter.update(self.done_steps, mean_return)
-                if interrupt.asked and not self.is_stop_announced:
-                    self.is_stop_announced = True
-                    reporter.notify(
-                        "finishing the chunks under way; another Ctrl-C stops at "
-                        "once and loses them"
-                    )
+                session.reporter.update(self.done_steps, mean_return)
 
         def work() -> float:
-            began = time.perf_counter()
-            is_stopped = lambda: interrupt.asked  # noqa: E731
-            stream(jobs, self.workers, curves_of, self._keep, is_stopped, told)
+            began, own = time.perf_counter(), jobs[hosts.index() :: hosts.count()]
+            is_stopped = lambda: session.is_stopped  # noqa: E731
+            stream(own, self.workers, curves_of, self._keep, is_stopped, told)
             return time.perf_counter() - began
 
         return hosts.run_on_all(work)
@@ -254,48 +223,22 @@ class SweepLoop:
         arrays = dict(curves.arrays)
         if self.options.keep_states:
             states = checkpoint.flatten(cohort.gather())
-            arrays |= {f"state/{path}": leaf for path, leaf in states.items()}
-        chunk, path = store.Chunk(ids, arrays), None
+            arrays |= {store.STATE + path: leaf for path, leaf in states.items()}
+        chunk: store.Chunk = arrays
         if self.folder is not None:
-            path = store.save(self.folder, group.group.name, chunk)
+            chunk = store.save(self.folder, group.group.name, ids, arrays)
         with self.lock:
             self.trained += len(ids)
             if self.folder is None:
                 self.source.add(ids, chunk)
             if self.telling is not None:
-                self.telling.add(self.group, ids, path or chunk)
+                self.telling.add(self.session.trackers, ids, chunk)
 
     def _result(
-        self, planned: list[plans.GroupPlan], seconds: float, before: float
+        self, source: MemberStore, numbers: dict[str, Any] | None = None
     ) -> SweepResult:
-        """Return the members trained so far, and numbers about the run."""
-        plan = replace(self.outline, groups=tuple(planned), options=self.options)
-        source = MemberStore.of(self.folder) if self.folder is not None else self.source
-        own_steps = self.done_steps - self.steps_before
-        trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
-        seconds = float(hosts.all_max(seconds))
-        numbers = {
-            "members": self.outline.num_members,
-            "trained_members": trained,
-            "processes": hosts.count(),
-            "groups": len(self.outline.groups),
-            "compilations": self.compiler.compilations,
-            "compile_seconds": round(self.compiler.seconds, 2),
-            "train_seconds": round(seconds, 2),
-            "env_steps": steps,
-            "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": before + plan.device_bytes(),
-            "memory_used": peak_memory(self.workers),
-            "memory_before": before,
-            "lanes": sorted({group.lanes for group in plan.groups}),
-        }
-        return self._result_with(source, numbers)
-
-    def _result_with(
-        self, source: store.MemberStore, numbers: dict[str, Any] | None = None
-    ) -> SweepResult:
-        outline = self.outline
-        about = outline.config, outline.design, outline.seeds
+        """The members trained so far, and numbers about the run."""
+        about = self.options.config, self.outline.design, self.outline.seeds
         return SweepResult(*about, source, self.folder, numbers, self.points)
 
 
@@ -332,15 +275,19 @@ HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time"
 
 
 def plan_table(
-    plan: plans.SweepPlan, sweep: plans.SweepPlan | None = None, done: int | None = None
+    plan: plans.SweepPlan, sweep: plans.SweepPlan | None = None, done: int = 0
 ) -> Table:
-    """Return a table with a row per group that is to be trained."""
+    """Return a table with a row per group that is to be trained.
+
+    Args:
+        plan: What is to be trained.
+        sweep: The whole sweep, where the plan is a part of it.
+        done: Members that have finished.
+    """
     outline = sweep or plan
-    if done is None:
-        done = outline.num_members - plan.num_members
-    points, seeds = len(outline.design.points), len(outline.seeds)
     title = (
-        f"{text.with_noun(points, 'point')} x {text.with_noun(seeds, 'seed')} = "
+        f"{text.with_noun(len(outline.design.points), 'point')} x "
+        f"{text.with_noun(len(outline.seeds), 'seed')} = "
         f"{text.with_noun(outline.num_members, 'member')}"
     )
     if done:
@@ -350,7 +297,17 @@ def plan_table(
     for header in HEADERS:
         table.add_column(header, justify="right", no_wrap=True)
     for group in plan.groups[:ROWS]:
-        table.add_row(group_label(group.group), *_row(group, plan.num_workers))
+        chunk = min(group.lanes * group.chunk_blocks, group.num_members)
+        table.add_row(
+            group_label(group.group),
+            f"{group.num_members:,}",
+            f"{group.group.steps_each:,}",
+            text.format_count(group.steps),
+            str(group.lanes),
+            f"{chunk:,}",
+            text.format_bytes(group.chunk_bytes() * plan.num_workers),
+            text.format_duration(group.seconds()),
+        )
     if len(plan.groups) > ROWS:
         table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)
     return table
@@ -367,20 +324,8 @@ def group_label(group: Group) -> str:
     return ", ".join(f"{n}={x}" for n, x in shared.items()) or "-"
 
 
-def _row(group: plans.GroupPlan, num_workers: int) -> tuple[str, ...]:
-    return (
-        f"{group.num_members:,}",
-        f"{group.group.steps_each:,}",
-        text.format_count(group.steps),
-        str(group.lanes),
-        f"{min(group.chunk_members, group.num_members):,}",
-        text.format_bytes(group.chunk_bytes() * num_workers),
-        text.format_duration(group.seconds()),
-    )
-
-
 def plan_lines(plan: plans.SweepPlan, compile_seconds: float | None = None) -> str:
-    """Return the totals of a plan in words."""
+    """Return the totals of a plan in words, and notes that concern any group."""
     memory = text.format_bytes(plan.device_bytes())
     limit = text.format_bytes(plan.memory_limit * plan.num_workers)
     parts = [
@@ -392,17 +337,11 @@ def plan_lines(plan: plans.SweepPlan, compile_seconds: float | None = None) -> s
     ]
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
-    return "\n".join(["; ".join(parts), *_notes(plan)])
-
-
-def _notes(plan: plans.SweepPlan) -> list[str]:
-    """Return the notes of all groups, once where they say the same."""
-    lines: dict[str, None] = {}
-    for group in (planned_group.group for planned_group in plan.groups):
+    lines = ["; ".join(parts)]
+    for group in (planned.group for planned in plan.groups):
         ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
-        said = [evaluations(group.bound), *notes(group.bound, ends)]
-        lines.update(dict.fromkeys(said))
-    return list(lines)
+        lines += [evaluations(group.bound), *notes(group.bound, ends)]
+    return "\n".join(dict.fromkeys(lines))
 
 
 def end_line(summary: Mapping[str, Any]) -> str:

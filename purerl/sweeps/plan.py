@@ -44,23 +44,17 @@ from purerl.runner.options import (
 from purerl.scale import devices, hosts
 from purerl.space.design import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
-from purerl.sweeps.groups import Group, check_axes, differing, group_points, member_id
+from purerl.sweeps.groups import Group, check_axes, group_points, member_id
 from purerl.train import Bound, bind
 
 
 def _as_lanes(name: str, value: Any) -> int | str | None:
     """A width of blocks: a number, also as text, `"auto"`, or None."""
-    if value == "auto":
-        return "auto"
-    if isinstance(value, str):
+    if isinstance(value, str) and value.lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, str) and value != "auto":
         raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
-    return devices.as_count(name, value)
-
-
-def read_lanes(text: str | None) -> int | str | None:
-    """Read the width of blocks from a flag: a number, `auto`, or None."""
-    is_number = text is not None and text.lstrip("-").isdigit()
-    return int(text) if text is not None and is_number else text
+    return value if value == "auto" else devices.as_count(name, value)
 
 
 @dataclass(frozen=True)
@@ -102,14 +96,7 @@ class SweepOptions(Segmented):
         "Agents per block, part of what fixes the bits: a number, or auto to measure "
         "the best; by the number of members if not given.",
         kind=str | None,
-        read=read_lanes,
         check=_as_lanes,
-    )
-    chunk_blocks: int | None = option(
-        None,
-        "Number of blocks that a worker holds, and a file keeps; what fits the memory "
-        "if not given. It changes no bit.",
-        check=devices.as_count,
     )
     memory_limit: str | float | None = memory_limit_option()
     keep_states: bool = option(
@@ -170,11 +157,6 @@ class GroupPlan:
         """Environment steps of all of them."""
         return self.num_members * self.group.steps_each
 
-    @property
-    def chunk_members(self) -> int:
-        """Members of a full chunk."""
-        return self.lanes * self.chunk_blocks
-
     def chunk_bytes(self) -> float:
         """Return the bytes on the device of a worker while it trains a chunk."""
         return self.memory.chunk(self.lanes, self.chunk_blocks)
@@ -205,11 +187,6 @@ class SweepPlan:
     groups: tuple[GroupPlan, ...]
     num_workers: int
     memory_limit: float
-
-    @property
-    def config(self) -> TrainConfig:
-        """The base config of every point."""
-        return self.options.config
 
     @property
     def num_members(self) -> int:
@@ -254,12 +231,11 @@ def plan(asked: SweepOptions) -> SweepPlan:
     workers = devices.make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
-    compiler = Compiler(workers, limit, asked.chunk_blocks)
+    compiler = Compiler(workers, limit)
     planned: list[GroupPlan] = []
     while left := outline.groups[len(planned) :]:
-        compiled = compiler.compile(left)
-        planned += [replace(group, program=None) for group in compiled]
-        del compiled  # Whoever holds these programs leaves no room for the next ones.
+        # Whoever holds these programs leaves no room for the next ones.
+        planned += [replace(group, program=None) for group in compiler.compile(left)]
     return replace(outline, groups=tuple(planned))
 
 
@@ -279,14 +255,18 @@ def make_outline(
     axes = for_fields(config, axes)
     design = expand(axes, asked.design, asked.num_points, asked.design_seed)
     seeds, found = check_seeds(asked.seeds), group_points(config, design.points)
-    check_axes(found, differing(found))
+    # In a grid, points have one object where they have one value.
+    first = design.points[0]
+    varied = [x for x in first if any(p[x] is not first[x] for p in design.points)]
+    check_axes(found, varied)
     groups = []
     for group in found:
         points = [design.points[number] for number in group.points]
         ids = [member_id(point, seed) for point in points for seed in seeds]
         members = every(group.overrides, len(group.points), seeds)
-        if design.kind != "grid":
-            ids, members = _once_each(ids, members)
+        if design.kind != "grid":  # Equal draws are one member.
+            kept = sorted({id: i for i, id in reversed(list(enumerate(ids)))}.values())
+            ids, members = [ids[i] for i in kept], members.take(np.asarray(kept))
         length = segment_length(group.bound, asked.segment_updates)
         width = _lanes(asked, group, members, length, workers, limit)
         is_fixed = isinstance(asked.lanes, int)
@@ -307,19 +287,10 @@ def _lanes(
         width = devices.default_lanes(members.size, workers)
         return fitting_lanes(group.bound, width, width, length, workers, limit)
     if asked.lanes == "auto":
-        best = find(group.bound, members, length, workers, limit)
-        # It was measured with every worker busy; few members would fill no block.
-        return min(best, devices.widest_of_use(members.size, workers))
+        rates = measure_lanes(group.bound, members, length, workers, None, limit)
+        # They were measured with every worker busy; few members would fill no block.
+        return min(best_of(rates), devices.widest_of_use(members.size, workers))
     return int(asked.lanes)
-
-
-def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
-    """Members without repetitions: equal points are one member."""
-    first = {id: i for i, id in reversed(list(enumerate(ids)))}
-    if len(first) == len(ids):
-        return ids, members
-    kept = sorted(first.values())
-    return [ids[i] for i in kept], members.take(np.asarray(kept))
 
 
 def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
@@ -342,7 +313,6 @@ class Compiler:
     Args:
         workers: Workers of this process.
         limit: Bytes that a worker may use.
-        chunk_blocks: The number of blocks of a chunk, if it is asked for.
 
     Attributes:
         seconds: Seconds that `compile` has taken so far, the timing of segments
@@ -350,15 +320,9 @@ class Compiler:
         last_seconds: Seconds of its last call.
     """
 
-    def __init__(
-        self,
-        workers: Sequence[devices.Worker],
-        limit: float,
-        chunk_blocks: int | None = None,
-    ) -> None:
+    def __init__(self, workers: Sequence[devices.Worker], limit: float) -> None:
         self.seconds = self.last_seconds = 0.0
-        self._workers, self._chunk_blocks = workers, chunk_blocks
-        self._limit, self._cache = limit, current_cache()
+        self._workers, self._limit, self._cache = workers, limit, current_cache()
         self._blocks = BlockCompiler(workers, limit, self._cache)
         self._known = self._cache.compilations
         self._all_workers = int(hosts.all_sum(np.array(len(workers))))
@@ -388,7 +352,7 @@ class Compiler:
         self._given = []
         built = hosts.run_on_all(lambda: self._first_fitted(groups, is_stopped))
         count = int(hosts.all_min(np.array(len(built))))
-        compiled = self._alike(groups[:count], built[:count])
+        compiled = self._alike(groups[:count], built[:count]) if count else []
         self._given = [group.program for group in compiled if group.program]
         self.last_seconds = time.perf_counter() - began
         self.seconds += self.last_seconds
@@ -423,43 +387,32 @@ class Compiler:
         self, groups: Sequence[GroupPlan], programs: Sequence[Program]
     ) -> list[GroupPlan]:
         """The groups with lanes and chunks that fit the memory of every process."""
-        if not groups:
-            return []
         least = hosts.all_min([program.lanes for program in programs]).tolist()
-        compiled: list[GroupPlan] = []
+        compiled, cuts = list[GroupPlan](), list[int]()
         for group, program, lanes in zip(groups, programs, least, strict=True):
             group = replace(group, lanes=lanes)
             if program.lanes != lanes:
                 program = self._fitted(group, is_fixed=True)
-            block = group.members.block(0, lanes)
+            memory, block = program.memory(), group.members.block(0, lanes)
             busy = min(len(self._workers), group.num_blocks)
             speed = rate(program, block, self._workers[:1], 0.0) * busy
+            share = -(-group.num_blocks // self._all_workers)
+            seconds = lanes * program.steps_each * busy / speed
+            cuts.append(blocks_of_chunk(memory, lanes, share, self._limit, seconds))
             compiled.append(
                 replace(
                     group,
-                    chunk_blocks=self._chunk_blocks or self._fit(group, program, speed),
-                    memory=program.memory(),
+                    memory=memory,
                     steps_per_second=speed * hosts.count(),
                     program=program,
                 )
             )
         # Each process measures a rate of its own, and all cut the same chunks.
-        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
+        cuts = hosts.all_min(cuts).tolist()
         return [
             replace(group, chunk_blocks=blocks)
             for group, blocks in zip(compiled, cuts, strict=True)
         ]
-
-    def _fit(self, group: GroupPlan, program: Program, speed: float) -> int:
-        """The blocks of a chunk, of which every worker of this process trains one."""
-        busy = min(len(self._workers), group.num_blocks)
-        return blocks_of_chunk(
-            program.memory(),
-            program.lanes,
-            -(-group.num_blocks // self._all_workers),
-            self._limit,
-            program.lanes * program.steps_each * busy / speed,
-        )
 
 
 def blocks_of_chunk(
@@ -506,7 +459,7 @@ def measure_lanes(
     members: Members,
     length: int,
     workers: Sequence[devices.Worker],
-    widths: Sequence[int],
+    widths: Sequence[int] | None,
     limit: float,
     least_seconds: float = 2.0,
 ) -> list[LaneRate]:
@@ -517,10 +470,14 @@ def measure_lanes(
         members: Examples of the members, at least one; repeated to fill the lanes.
         length: Updates per call, K.
         workers: Workers, all of which are kept busy with a block each.
-        widths: Widths to try, ascending.
+        widths: Widths to try, ascending; powers of two where not given.
         limit: Bytes per worker.
         least_seconds: Seconds of measurement per width at the least.
     """
+    if widths is None:
+        is_cpu = workers[0].device.platform == "cpu"
+        most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
+        widths = [1 << power for power in range(most.bit_length())]
     rates: list[LaneRate] = []
     for width in widths:
         block = members.block(0, width)
@@ -530,10 +487,9 @@ def measure_lanes(
             break
         speed = rate(program, block, workers, least_seconds)
         rates.append(LaneRate(width, speed, program.compile_seconds, memory))
-        best = max(entry.steps_per_second for entry in rates)
-        if len(rates) >= 3 and rates[-2].steps_per_second < 0.7 * best > 0:
-            if speed < 0.7 * best:
-                break  # Two widths far below the best one: it is past saturation.
+        least = 0.7 * max(entry.steps_per_second for entry in rates)
+        if all(entry.steps_per_second < least for entry in rates[-2:]):
+            break  # Two widths far below the best one: it is past saturation.
     if not rates:
         raise ConfigError(
             f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
@@ -568,34 +524,12 @@ def find_lanes(
     """
     if widths is not None:
         widths = [devices.required("widths", width) for width in widths]
-    bound = bind(config)
-    workers = devices.make_workers()
-    limit = worker_limit(memory_limit, workers)
-    length = segment_length(bound)
+    bound, workers = bind(config), devices.make_workers()
+    limit, length = worker_limit(memory_limit, workers), segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    return measure_lanes(
-        bound, members, length, workers, widths or _widths(workers), limit, seconds
-    )
-
-
-def find(
-    bound: Bound,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    limit: float,
-) -> int:
-    """Return the width that trains a program fastest, measured."""
-    widths = _widths(workers)
-    return best_of(measure_lanes(bound, members, length, workers, widths, limit))
+    return measure_lanes(bound, members, length, workers, widths, limit, seconds)
 
 
 def best_of(rates: Sequence[LaneRate]) -> int:
     """Return the width with the highest throughput."""
     return max(rates, key=lambda rate: rate.steps_per_second).lanes
-
-
-def _widths(workers: Sequence[devices.Worker]) -> list[int]:
-    is_cpu = workers[0].device.platform == "cpu"
-    most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
-    return [1 << power for power in range(most.bit_length())]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.execution.format import say, with_noun
 from purerl.report import plots, sweep_data
@@ -29,7 +30,7 @@ from purerl.space.design import Design
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
 from purerl.sweeps import store
-from purerl.sweeps.groups import check_files, key_of, member_id, read_point
+from purerl.sweeps.groups import digest, member_id, written
 from purerl.train import make_algorithm, make_policy
 from purerl.types import PyTree
 
@@ -136,10 +137,17 @@ class SweepResult(Shown):
 
         dataset = xr.Dataset({name: self[name] for name in self.names})
         dataset.attrs = {
-            "config": json.dumps(store.described(self.config, self.out)),
+            "config": json.dumps(self._described),
             **self._attrs,
         }
         return dataset
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """The base config as plain values: those of the folder, if there is one."""
+        if self.out is not None:
+            return store.load(self.out)["config"]
+        return serialise.to_dict(self.config)
 
     @property
     def _attrs(self) -> dict[str, str]:
@@ -253,18 +261,14 @@ class SweepResult(Shown):
         """Return the config that trains a point: `purerl.run(result.config_at(point))`.
 
         Raises:
-            ConfigError: a loss's file has changed since.
+            ConfigError: a point of fields that the config has not.
         """
-        number = self._numbers.get(key_of(point))
-        if number is not None:
-            check_files(point, self.written[number])
         return config_at(self.config, point)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """Key of a point -> number of the point."""
-        points = enumerate(self.design.points)
-        return {key_of(point): number for number, point in points}
+        """Hash of a point as it was given -> number of the point."""
+        return {digest(written(x)): n for n, x in enumerate(self.design.points)}
 
     @cached_property
     def _arrays(self) -> list[str]:
@@ -277,31 +281,20 @@ class SweepResult(Shown):
         Raises:
             ConfigError: the sweep kept no states, or has no such member.
         """
-        paths = [name for name in self._arrays if name.startswith("state/")]
-        if not paths:
-            raise ConfigError(
-                "the sweep kept no states (keep_states=True); train the member again: "
-                "purerl.run(result.config_at(point), seeds=[seed])."
-            )
-        id = self._id_of(point, seed)
-        leaves = {name[6:]: self._source.read(name, {id}) for name in paths}
-        flat = {name: rows[id] for name, rows in leaves.items() if id in rows}
+        # By the point as it was written: a loss may not come back to the last bit.
+        number = self._numbers.get(digest(written(point)))
+        known = point if number is None else self.written[number]
+        flat = self._source.state(member_id(known, seed))
         if not flat:
             raise ConfigError(
-                f"the sweep has no finished member {dict(point)}, {seed}, or did not "
-                "keep its state."
+                f"the sweep has no finished member {dict(point)}, {seed}, or kept no "
+                "states (keep_states=True); train the member again: "
+                "purerl.run(result.config_at(point), seeds=[seed])."
             )
         algorithm = make_algorithm(self.config_at(point))
         shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
-        stacked = {name: value[None] for name, value in flat.items()}
-        members = checkpoint.unflatten(stacked, shapes, self.out or Path("memory"))
+        members = checkpoint.unflatten(flat, shapes, self.out or Path("memory"))
         return jax.tree.map(lambda x: x[0], members)
-
-    def _id_of(self, point: Mapping[str, Any], seed: int) -> str:
-        number = self._numbers.get(key_of(point))
-        if number is None or seed not in self.seeds:
-            return member_id(point, seed)
-        return self.ids[number][self.seeds.index(seed)]
 
     def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
         """Return the trained policy of one member (see `purerl.make_policy`)."""
@@ -431,7 +424,10 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     stored = store.load(folder)
     points = tuple(stored["points"])
     try:
-        points = tuple(map(read_point, points))
+        points = tuple(
+            {name: labels.read_value(value) for name, value in point.items()}
+            for point in points
+        )
         config = config or manifest.read_config(folder, stored)
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
@@ -445,8 +441,9 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             f"{path} is damaged, and its members are missing; run the sweep again: "
             "only they are trained anew"
         )
-    seeds, written = stored["seeds"], stored["points"]
-    result = SweepResult(config, design, seeds, members, folder, written=written)
+    result = SweepResult(
+        config, design, stored["seeds"], members, folder, written=stored["points"]
+    )
     had = folders.read_summary(folder).get("finished_members", 0)
     if result.num_finished < had:
         say(
@@ -454,6 +451,10 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             "that had finished; run the sweep again: the others are trained anew"
         )
     return result
+
+
+# Kinds of rows that trackers are told.
+TOLD = ("train", "evaluation")
 
 
 class Telling:
@@ -479,25 +480,20 @@ class Telling:
             self._left.setdefault(id, []).append(number)
         # The others are told when they end; a tracker may open the first one at once.
         first = {0: self._ended({}, 0, 0).member}
-        config, name = store.described(result.config, out), name_of(out, "sweep")
-        self.run = TrackedRun(name, config, first, out, is_sweep=True)
+        name = name_of(out, "sweep")
+        self.run = TrackedRun(name, result._described, first, out, is_sweep=True)
 
-    def add(self, group: Group, ids: Sequence[str], chunk: store.Chunk | Path) -> None:
-        """Tell of a chunk that has ended.
-
-        Args:
-            group: The trackers.
-            ids: Ids of its members.
-            chunk: The chunk, or its file, which is read when a tracker comes to it.
-        """
+    def add(self, group: Group, ids: Sequence[str], chunk: store.Chunk) -> None:
+        """Tell of a chunk that has ended; a file is read when a tracker comes to it."""
         news = [(row, id) for row, id in enumerate(ids) if id in self._left]
         numbers = {id: self._left.pop(id) for _, id in news}
 
         def load() -> Iterator[Ended]:
-            known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
+            with store.opened(chunk) as arrays:
+                kept = {n: arrays[n] for n in arrays if n.startswith(TOLD)}
             for row, id in news:
                 for number in numbers[id]:
-                    yield self._ended(known.arrays, row, number)
+                    yield self._ended(kept, row, number)
 
         if news:
             group.add((n for _, id in news for n in numbers[id]), load)
@@ -511,9 +507,7 @@ class Telling:
     def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Ended:
         place, seed = divmod(number, len(self.result.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
-        rows = {
-            kind: _rows(arrays, f"{kind}/", row) for kind in ("train", "evaluation")
-        }
+        rows = {kind: _rows(arrays, f"{kind}/", row) for kind in TOLD}
         return ended(number, values, self.result.seeds[seed], rows)
 
 

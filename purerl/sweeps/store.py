@@ -11,14 +11,14 @@ and chunks may be cut otherwise, without touching what is there. Nothing is pick
 import contextlib
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
@@ -39,30 +39,29 @@ def describe(
         options: The options of the sweep.
     """
     lanes = options.lanes if isinstance(options.lanes, int) else None
-    design = outline.design
+    design, is_asked = outline.design, options.segment_updates is not None
+    groups = {
+        plan.group.name: {
+            "auto": plan.group.bound.automatic,
+            "lanes": plan.lanes,
+            "lanes_asked": lanes,
+            "segment_updates": plan.length,
+            # More than a whole run is a whole run.
+            "segment_updates_asked": plan.length if is_asked else None,
+        }
+        for plan in outline.groups
+    }
     return {
         "kind": "sweep",
         "format": FORMAT,
-        "config": serialise.to_dict(outline.config),
+        "config": serialise.to_dict(options.config),
         "design": design.kind,
         "axes": list(design.names),
         "shape": list(design.shape),
         "points": list(points),
         "seeds": list(outline.seeds),
         "options": options.kept(),
-        "groups": {
-            group.group.name: {
-                "auto": group.group.bound.automatic,
-                "lanes": group.lanes,
-                "lanes_asked": lanes,
-                "segment_updates": group.length,
-                # More than a whole run is a whole run.
-                "segment_updates_asked": group.length
-                if options.segment_updates
-                else None,
-            }
-            for group in outline.groups
-        },
+        "groups": groups,
     }
 
 
@@ -70,27 +69,21 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two sweeps, in words."""
     parts = {"config": FIELD, "options": FIELD}
     found = differences(stored, new, parts, free=("points", "shape", "groups"))
-    if not found and _texts(stored) != _texts(new):
-        known, wanted = set(_texts(stored)), set(_texts(new))
+    known, wanted = map(_texts, (stored, new))
+    if not found and known != wanted:
         found.append(
-            f"{len(known)} points there and {len(wanted)} here ({len(wanted - known)} "
-            f"new, {len(known - wanted)} left out)"
+            f"{len(known)} points there and {len(wanted)} here "
+            f"({len({*wanted} - {*known})} new, {len({*known} - {*wanted})} left out)"
         )
-    return found + _differences_of_groups(stored["groups"], new["groups"])
-
-
-def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return the differences between groups of both sweeps, each of them once."""
-    found = []
-    for name in (name for name in new if name in stored):
-        found += differences(stored[name], new[name], {"auto": AUTO_FIELD})
+    before, groups = stored["groups"], new["groups"]
+    for name in (name for name in groups if name in before):
+        found += differences(before[name], groups[name], {"auto": AUTO_FIELD})
     return list(dict.fromkeys(found))
 
 
 def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
-    kept = set(_texts(stored)) <= set(_texts(new))
-    kept = kept and set(stored["seeds"]) <= set(new["seeds"])
+    kept = {*_texts(stored)} <= {*_texts(new)} and {*stored["seeds"]} <= {*new["seeds"]}
     # The points and seeds may be more, or in another order.
     same = {**new, **{name: stored[name] for name in ("points", "seeds")}}
     return kept and not compare(stored, same)
@@ -100,21 +93,11 @@ def _texts(sweep: dict[str, Any]) -> list[str]:
     return [json.dumps(point, sort_keys=True) for point in sweep["points"]]
 
 
-MEMBERS = "members"
-
-
-class Chunk(NamedTuple):
-    """Finished members of one group.
-
-    Attributes:
-        ids: Ids of the members.
-        arrays: Arrays by name: `train/<metric>` `[M, R]`, `evaluation/<name>`
-            `[M, K, ...]`, `diverged_at` `[M]` (-1: never), perhaps `state/<path>`
-            `[M, ...]`.
-    """
-
-    ids: tuple[str, ...]
-    arrays: Mapping[str, np.ndarray]
+MEMBERS = "members"  # The array of a file that says whose the others are.
+# Finished members in memory, `[M, ...]` by name: `train/<metric>`, `evaluation/<name>`,
+# `diverged_at` (-1: never), perhaps `state/<path>`; or the file that holds them.
+Chunk = Mapping[str, np.ndarray] | Path
+STATE = "state/"
 
 
 def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, Any]:
@@ -132,34 +115,21 @@ def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, A
         found = compare(stored, new)
         return [] if extend and is_extension(stored, new) else found
 
-    return folders.open_folder(
-        folder,
-        spec,
-        "chunks",
-        compare=differences,
-        merge=_extended,
-        remedy=_remedy,
-    )
+    def extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        merged = {**stored, **{x: new[x] for x in ("points", "seeds", "shape")}}
+        return {**merged, "groups": {**new["groups"], **stored["groups"]}}
 
-
-def described(config: TrainConfig, folder: Path | None) -> dict[str, Any]:
-    """Return the base config as plain values: those of the folder, if there is one."""
-    return load(folder)["config"] if folder else serialise.to_dict(config)
-
-
-def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The stored groups win over the new ones."""
-    merged = {**stored, **{name: new[name] for name in ("points", "seeds", "shape")}}
-    return {**merged, "groups": {**new["groups"], **stored["groups"]}}
-
-
-def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
-    if is_extension(stored, new):
+    def remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
+        if not is_extension(stored, new):
+            return REMEDY
         return (
             "Add --extend (extend=True) to train what is missing, or to have the "
             "points in this order."
         )
-    return REMEDY
+
+    return folders.open_folder(
+        folder, spec, "chunks", compare=differences, merge=extended, remedy=remedy
+    )
 
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
@@ -178,20 +148,22 @@ def load(folder: Path) -> dict[str, Any]:
     return folders.load_kind(folder, "sweep", FORMAT)
 
 
-def save(folder: Path, group: str, chunk: Chunk) -> Path:
+def save(
+    folder: Path, group: str, ids: Sequence[str], arrays: Mapping[str, np.ndarray]
+) -> Path:
     """Write a finished chunk; a reader sees all of it or nothing.
 
     Args:
         folder: The folder of the sweep.
         group: The name of the group.
-        chunk: The finished members of the group.
+        ids: Ids of the finished members.
+        arrays: Their arrays, see `Chunk`.
     """
-    text = json.dumps({"ids": list(chunk.ids), "group": group})
+    text = json.dumps({"ids": list(ids), "group": group})
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = folder / "chunks" / f"{group}-{digest}.npz"
-    named = {name: np.asarray(array) for name, array in chunk.arrays.items()}
-    members = np.frombuffer(text.encode(), np.uint8)
-    save_arrays(path, {**named, MEMBERS: members})
+    named = {name: np.asarray(array) for name, array in arrays.items()}
+    save_arrays(path, {**named, MEMBERS: np.frombuffer(text.encode(), np.uint8)})
     return path
 
 
@@ -216,16 +188,24 @@ def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
         return ()
 
 
-def read_chunk(path: Path) -> Chunk:
-    """Read a chunk file.
+@contextlib.contextmanager
+def opened(chunk: Chunk) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yield a chunk's arrays by name.
 
     Raises:
-        ConfigError: it is damaged.
+        ConfigError: its file is damaged, perhaps since it was indexed.
     """
-    with _opened(path) as file:
-        contents = {name: file[name] for name in file}
-    ids = json.loads(contents.pop(MEMBERS).tobytes())["ids"]
-    return Chunk(tuple(ids), contents)
+    if not isinstance(chunk, Path):
+        yield chunk
+        return
+    try:
+        with np.load(chunk, allow_pickle=False) as file:
+            yield file
+    except DAMAGE as error:
+        raise ConfigError(
+            f"{chunk} is damaged ({error}). Delete it and run the sweep again: "
+            "only its members are trained anew."
+        ) from None
 
 
 class MemberStore:
@@ -240,7 +220,7 @@ class MemberStore:
 
     def __init__(self) -> None:
         self.locations: dict[str, tuple[int, int]] = {}
-        self.chunks: list[Chunk | Path] = []
+        self.chunks: list[Chunk] = []
         self.damaged: list[Path] = []
 
     @classmethod
@@ -258,7 +238,7 @@ class MemberStore:
     def __contains__(self, id: str) -> bool:
         return id in self.locations
 
-    def add(self, ids: Sequence[str], chunk: Chunk | Path) -> None:
+    def add(self, ids: Sequence[str], chunk: Chunk) -> None:
         """Take a finished chunk, or its file, with the ids of its members."""
         number = len(self.chunks)
         self.chunks.append(chunk)
@@ -272,45 +252,38 @@ class MemberStore:
         """
         names: dict[str, None] = {}
         for chunk in self.chunks:
-            with _opened(chunk) as arrays:
+            with opened(chunk) as arrays:
                 names.update(dict.fromkeys(arrays))
         names.pop(MEMBERS, None)
         return list(names)
 
-    def read(
-        self, name: str, only: Collection[str] | None = None
-    ) -> dict[str, np.ndarray]:
+    def read(self, name: str) -> dict[str, np.ndarray]:
         """Return one array's rows by member, without members whose chunk has none.
 
         Raises:
             ConfigError: a damaged file.
         """
-        rows: dict[str, np.ndarray] = {}
-        wanted: dict[int, list[tuple[str, int]]] = {}
-        # What one member takes does not grow with the others.
-        ids = self.locations if only is None else filter(self.__contains__, only)
-        for id in ids:
-            number, row = self.locations[id]
-            wanted.setdefault(number, []).append((id, row))
-        for number, members in wanted.items():
-            with _opened(self.chunks[number]) as arrays:
-                array = arrays[name] if name in arrays else None
-            if array is not None:
-                rows.update({id: array[row] for id, row in members})
-        return rows
+        found: dict[int, np.ndarray] = {}
+        for number, chunk in enumerate(self.chunks):
+            with opened(chunk) as arrays:
+                if name in arrays:
+                    found[number] = arrays[name]
+        return {
+            id: found[number][row]
+            for id, (number, row) in self.locations.items()
+            if number in found
+        }
 
+    def state(self, id: str) -> dict[str, np.ndarray]:
+        """Return the arrays of a member's state, `[1, ...]`; none if it kept none.
 
-@contextlib.contextmanager
-def _opened(chunk: Chunk | Path) -> Iterator[Mapping[str, np.ndarray]]:
-    """A chunk's arrays by name; its file may have been damaged since it was indexed."""
-    if isinstance(chunk, Chunk):
-        yield chunk.arrays
-        return
-    try:
-        with np.load(chunk, allow_pickle=False) as file:
-            yield file
-    except DAMAGE as error:
-        raise ConfigError(
-            f"{chunk} is damaged ({error}). Delete it and run the sweep again: "
-            "only its members are trained anew."
-        ) from None
+        Raises:
+            ConfigError: a damaged file.
+        """
+        if id not in self:
+            return {}
+        number, row = self.locations[id]
+        with opened(self.chunks[number]) as arrays:
+            kept = [name for name in arrays if name.startswith(STATE)]
+            rows = {name: arrays[name][row : row + 1] for name in kept}
+        return {name.removeprefix(STATE): array for name, array in rows.items()}

@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,17 +23,13 @@ from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
 from purerl.report.statistics.missing import lowest_of
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
-from purerl.runner.trackers import choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
 from purerl.space.axes import in_a_line, in_words
-from purerl.storage import folders
-from purerl.storage.files import locked
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, Score, choose_lanes
@@ -76,44 +73,36 @@ class StudyLoop:
     def __init__(self, space: Space, options: TuneOptions) -> None:
         self.space, self.options = space, options
         self.folder = options.folder
-        self.reporter = Reporter(1, enabled=options.progress)
+        self.session = Session(options, shared=True)  # Several processes may share it.
+        self.reporter = self.session.reporter
         self.began = time.perf_counter()
         self.trained = 0
-        self.group = Group(choose(options.trackers, self.folder))
 
     def run(self) -> TuneResult:
         """Carry out what is missing of the study, and tell trackers."""
         from purerl.tuning.study import quiet
 
-        # Several processes may share a study.
-        with locked(self.folder, shared=True), quiet():
-            with folders.undone_if_empty(self.folder):
-                study = self._open()
+        config, total = self.options.config, self.options.trials
+        with self.session as session, quiet():
+            study = self._open()
             self.pool = Pool(self.options)
-            run = results.tracked(self.options.config, self.folder)
-            total = self.options.trials
-            self.group.begin(run, self.reporter.notify, total, is_fixed=False)
+            run = partial(results.tracked, config, self.folder)
+            session.begin(run, total, is_fixed=False)
             if not study.counts().running:  # Else other workers tell of their trials.
-                results.tell(self.group, study.rows())
-            with self.group:
-                result = self._carry_out(study)
-                status = "finished" if result.finished else "interrupted"
-                self.group.close(status, results.tracked_files(result))
-            return result
-
-    def _carry_out(self, study: "Study") -> TuneResult:
-        """Search, compare on fresh seeds, write the folder."""
-        with study.at_work(), Interrupt(lambda: self.group.stop) as interrupt:
-            self._search(study, interrupt)
-            is_done = study.counts().finished >= self.options.trials
-            if interrupt.asked and not is_done:
-                self.reporter.notify(
-                    "stopped; the same call with out= goes on with finished trials"
-                )
-            holdout = None
-            if is_done and self.options.holdout_seeds and not interrupt.asked:
-                holdout = self._hold_out(study)
-        return self._result(study, is_done, holdout)
+                results.tell(session.trackers, study.rows())
+            with study.at_work(), session.interrupt:
+                self._search(study)
+                is_done = study.counts().finished >= total
+                if session.is_stopped and not is_done:
+                    self.reporter.notify(
+                        "stopped; the same call with out= goes on with finished trials"
+                    )
+                holdout = None
+                if is_done and self.options.holdout_seeds and not session.is_stopped:
+                    holdout = self._hold_out(study)
+                result = self._result(study, is_done, holdout)
+            session.close(result.finished, results.tracked_files(result))
+        return result
 
     def _open(self) -> "Study":
         from purerl.tuning.study import check_database, open_study, sqlite_url
@@ -152,17 +141,17 @@ class StudyLoop:
                 "default is no trial; it is compared on fresh seeds in the end"
             )
 
-    def _search(self, study: "Study", interrupt: Interrupt) -> None:
+    def _search(self, study: "Study") -> None:
         """Train batches until the study has its trials."""
         waited = False
-        while not interrupt.asked:
+        while not self.session.is_stopped:
             if rescued := study.rescue():
                 self.reporter.info(f"{rescued} trials of a stopped worker wait again")
             if study.counts().finished >= self.options.trials:
                 return
             if trials := study.ask(self.options.batch):
                 waited = False
-                self._train(study, trials, interrupt)
+                self._train(study, trials)
                 continue
             if not waited:
                 running = study.counts().running
@@ -170,7 +159,7 @@ class StudyLoop:
             waited = True
             time.sleep(POLL_SECONDS)
 
-    def _train(self, study: "Study", trials: list[Any], interrupt: Interrupt) -> None:
+    def _train(self, study: "Study", trials: list[Any]) -> None:
         """Train a batch; what is not finished is given back, whatever happens."""
         going = {number: _Going(trial, {}, 0) for number, trial in enumerate(trials)}
         try:
@@ -184,7 +173,7 @@ class StudyLoop:
             # On a terminal; elsewhere a line per batch is enough.
             with Reporter(steps, 0, about.console, about.is_live, about.cell) as bar:
                 for report in range(1, self.options.reports + 1):
-                    if interrupt.asked or not going:
+                    if self.session.is_stopped or not going:
                         break
                     batch.advance(report)
                     scores = {number: batch.score(number) for number in going}
@@ -195,7 +184,9 @@ class StudyLoop:
             study.give_back([one.trial for one in going.values()])
         rows = study.rows()
         numbers = {trial.number for trial in trials}
-        results.tell(self.group, [row for row in rows if row.number in numbers])
+        results.tell(
+            self.session.trackers, [row for row in rows if row.number in numbers]
+        )
         self.reporter.info(batch_line(rows, self.options.trials))
         if self.folder is not None:
             results.write_trials(self.folder, rows)

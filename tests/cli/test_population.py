@@ -24,7 +24,7 @@ COMMON = ["--lanes", "4", "--no-progress"]
 def test_pbt_writes_a_folder_and_prints_the_schedule(config, tmp_path, capsys):
     out = tmp_path / "search"
     command = ["pbt", "--config", config, *AXES, *COMMON, "--out", str(out)]
-    command += ["--population", "5", "--rounds", "4", "--fitness", "evaluation"]
+    command += ["--population", "5", "--ready-updates", "5", "--fitness", "evaluation"]
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "schedule of member" in printed and "learning_rate" in printed

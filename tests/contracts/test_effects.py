@@ -19,7 +19,7 @@ WORDS = "gamma has no effect {}: with the other settings of this {}, in {}, noth
 SEARCHES = {
     "sweep": lambda out: purerl.sweep(BANDIT, AXES, out=out),
     "a sweep's plan": lambda out: plan.plan(BANDIT, AXES),
-    "pbt": lambda out: purerl.pbt(BANDIT, AXES, population=2, num_rounds=2, out=out),
+    "pbt": lambda out: purerl.pbt(BANDIT, AXES, population=2, out=out),
     "halving": lambda out: purerl.halving(BANDIT, AXES, num_points=2, out=out),
     "tune": lambda out: purerl.tune(BANDIT, AXES, trials=2, out=out),
 }

@@ -149,7 +149,6 @@ ELSEWHERE = {
     "truncation": "settings, where it was given",
     "num_points": "points",
     "design_seed": "points",
-    "num_rounds": "milestones",
     "searches": "seeds",
     "storage": "may hold a password; without it the study is refused",
 }

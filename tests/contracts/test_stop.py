@@ -52,13 +52,13 @@ class SignalAtOnce(StopAtOnce):
 
 
 def sweep(**options):
-    sizes = {"seeds": 1, "lanes": 1, "chunk_blocks": 1}
-    result = purerl.sweep(CONFIG, {"learning_rate": RATES}, **sizes, **options)
+    axes = {"learning_rate": RATES}
+    result = purerl.sweep(CONFIG, axes, seeds=1, lanes=1, **options)
     return result.finished, result.summary["trained_members"], len(RATES)
 
 
 def pbt(**options):
-    result = purerl.pbt(CONFIG, RATE, population=2, num_rounds=3, **options)
+    result = purerl.pbt(CONFIG, RATE, population=2, ready_updates=7, **options)
     return result.finished, result.summary["trained_requests"], 3
 
 

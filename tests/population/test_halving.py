@@ -29,7 +29,7 @@ def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, wh
     space = Space(tiny, axes)
     size = whole.plan.size
     everyone = Members(
-        member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
+        member_keys((SEED,), size), space.overrides(space.draws(size, [SEED]))
     )
     survivors = whole.steps[-1].after.alive
     assert len(survivors) == 5

@@ -51,7 +51,7 @@ def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
     assert (result.dataset.parent.values == np.arange(SIZE)).all()
     space = Space(tiny, axes)
     members = Members(
-        member_keys((SEED,), SIZE), space.overrides(space.draw(SIZE, SEED))
+        member_keys((SEED,), SIZE), space.overrides(space.draws(SIZE, [SEED]))
     )
     cohort = make_cohort(purerl.train.bind(tiny), members, LANES, ROUND)
     assert_same_bits(result.states, trained(cohort))

@@ -54,7 +54,7 @@ def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
     state = search.init()
     first = search.ask(state)
     assert first is not None and first.evaluation_keys is None
-    last = search.ask(state._replace(piece=1))
+    last = search.ask(1)
     assert last is not None and last.evaluation_keys is not None
     judged = jax.random.key_data(last.evaluation_keys)
     for milestone in range(100):

@@ -78,7 +78,7 @@ def test_without_resampling_every_value_moves_one_step(tiny, axes):
 def test_an_axis_more_leaves_the_draws_of_the_others_as_they_are(tiny, axes):
     some = {name: axes[name] for name in ("learning_rate", "gamma")}
     one, two = Space(tiny, axes), Space(tiny, some)
-    a, b = one.draw(5, 7), two.draw(5, 7)
+    a, b = one.draws(5, [7]), two.draws(5, [7])
     np.testing.assert_array_equal(a["gamma"], b["gamma"])
     hyper = {"learning_rate": 1e-3, "gamma": 0.95, "entropy_coef": 1.0}
     moved = one.explore(hyper, (1, 2), (0.8, 1.25), 0.5)
@@ -89,7 +89,7 @@ def test_an_axis_more_leaves_the_draws_of_the_others_as_they_are(tiny, axes):
 def test_the_first_points_are_those_of_a_random_sweep(tiny, axes):
     space = Space(tiny, axes)
     points = expand(axes, "random", 6, 4).points
-    drawn = space.draw(6, 4)
+    drawn = space.draws(6, [4])
     for number, point in enumerate(points):
         mine = {name: values[number] for name, values in drawn.items()}
         assert space.values(mine) == point
@@ -153,7 +153,7 @@ def test_numbers_that_are_wrong_together_are_neither_drawn_nor_moved_to(monkeypa
     axes = {"entropy_coef": purerl.uniform(0.4, 0.6), "gamma": purerl.uniform(0.4, 0.6)}
     space = Space(config, axes)
     with pytest.raises(purerl.ConfigError, match=r"at entropy_coef=0.5.*must be small"):
-        space.draw(64, 0)
+        space.draws(64, [0])
     up = (2.0, 2.0)
     assert space.explore({"entropy_coef": 0.41, "gamma": 0.41}, (0,), up, 0.0) == {
         "entropy_coef": pytest.approx(0.41 + np.log(2) * 0.1),

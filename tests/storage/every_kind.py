@@ -29,7 +29,7 @@ WRITE: dict[str, Callable[[Path], Any]] = {
     ),
     "sweep": lambda out: purerl.sweep(CONFIG, AXES, seeds=2, out=out, **SHARED),
     "pbt": lambda out: purerl.pbt(
-        CONFIG, RANGE, population=2, num_rounds=2, out=out, **SHARED, **SAVED
+        CONFIG, RANGE, population=2, ready_updates=10, out=out, **SHARED, **SAVED
     ),
     "halving": lambda out: purerl.halving(
         CONFIG,

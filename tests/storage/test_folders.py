@@ -41,7 +41,7 @@ def test_results_without_a_manifest_are_not_gone_on_with(tool, tmp_path):
     name = REMAINS[tool]
     put(tmp_path / name, "old")
     with pytest.raises(
-        purerl.ConfigError, match=rf"has results in {name.split('/')[0]}/ and no"
+        purerl.ConfigError, match=rf"has results in {name.split('/')[0]} and no"
     ):
         TOOLS[tool](tmp_path)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

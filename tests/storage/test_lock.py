@@ -114,7 +114,7 @@ TOOLS = {
         tiny_config(),
         {"learning_rate": purerl.loguniform(1e-4, 1e-2)},
         population=2,
-        num_rounds=2,
+        ready_updates=10,
         out=out,
         progress=False,
     ),

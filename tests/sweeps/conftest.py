@@ -41,8 +41,8 @@ def tiny():
 # ways of compiling differ in the last bits.
 @pytest.fixture(scope="module")
 def whole(tiny):
-    """Three learning rates, five seeds, in memory, in one chunk."""
-    return run_sweep(tiny, {"learning_rate": RATES}, seeds=5, chunk_blocks=8)
+    """Three learning rates, five seeds, in memory."""
+    return run_sweep(tiny, {"learning_rate": RATES}, seeds=5)
 
 
 @pytest.fixture

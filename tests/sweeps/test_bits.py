@@ -24,9 +24,10 @@ AXES = {"learning_rate": RATES}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_the_size_of_chunks(tiny, whole, blocks):
-    assert_equal(run_sweep(tiny, AXES, seeds=5, chunk_blocks=blocks), whole)
+@pytest.mark.parametrize("blocks", [3, 8])
+def test_the_size_of_chunks(tiny, whole, blocks, monkeypatch):
+    monkeypatch.setattr(plan, "blocks_of_chunk", lambda *args: blocks)
+    assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
 
 @pytest.mark.slow
@@ -67,7 +68,7 @@ def test_members_that_are_added_to_a_finished_sweep(tiny, whole, tmp_path):
 
 def test_what_is_missing_or_damaged_is_trained_again(tiny, whole, tmp_path, capsys):
     out = tmp_path / "sweep"
-    run_sweep(tiny, AXES, seeds=5, out=out, chunk_blocks=1)
+    run_sweep(tiny, AXES, seeds=5, out=out)
     files = sorted((out / "chunks").glob("*.npz"))
     assert len(files) == 8  # 15 members in blocks of two
     files[0].unlink()

@@ -29,7 +29,7 @@ CHILD = """
     for folder in folders:
         result = purerl.sweep(
             tiny_config(), {"learning_rate": %r}, seeds=5, out=folder, lanes=%d,
-            segment_updates=%d, chunk_blocks=1, progress=False)
+            segment_updates=%d, progress=False)
         print(process, result.summary["env_steps"], result.summary["trained_members"])
 """ % (RATES, LANES, SEGMENT)  # noqa: UP031
 

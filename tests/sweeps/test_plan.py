@@ -6,7 +6,6 @@ from purerl.execution import memory
 from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import plan
-from purerl.sweeps import plan as lane_finder
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -37,7 +36,8 @@ def test_the_compiler_counts_state_and_replay():
 
 
 def test_measured_lanes_are_no_wider_than_the_members_need(monkeypatch):
-    monkeypatch.setattr(lane_finder, "find", lambda *args: 64)
+    best = [plan.LaneRate(64, 1.0, 0.0, 0.0)]
+    monkeypatch.setattr(plan, "measure_lanes", lambda *args: best)
     for seeds, lanes in ((3, 2), (4, 2), (5, 4), (1_000, 64)):
         (group,) = outline_of(tiny_config(), {}, seeds, lanes="auto").groups
         assert group.lanes == lanes
@@ -110,7 +110,7 @@ def test_bad_bytes_get_a_sentence(text):
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):
     rates = {1: 10.0, 2: 20.0, 4: 12.0, 8: 11.0, 16: 99.0}
-    monkeypatch.setattr(lane_finder, "rate", lambda p, block, *a: rates[block.size])
+    monkeypatch.setattr(plan, "rate", lambda p, block, *a: rates[block.size])
 
     class Built:
         compile_seconds = 0.0
@@ -125,12 +125,12 @@ def test_the_search_ends_where_throughput_falls(monkeypatch):
         def memory(self):
             return memory.MemoryModel(1, 0, 0)
 
-    monkeypatch.setattr(lane_finder, "current_cache", lambda: Built)
+    monkeypatch.setattr(plan, "current_cache", lambda: Built)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    found = lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
+    found = plan.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
     assert [entry.lanes for entry in found] == [1, 2, 4, 8]
-    assert lane_finder.best_of(found) == 2
-    found = lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=3.0)
+    assert plan.best_of(found) == 2
+    found = plan.measure_lanes(None, members, 1, [], list(rates), limit=3.0)
     assert [entry.lanes for entry in found] == [1, 2]  # then the memory ends
     with pytest.raises(purerl.ConfigError, match="not even 1 lanes fit"):
-        lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=0.5)
+        plan.measure_lanes(None, members, 1, [], list(rates), limit=0.5)

@@ -10,7 +10,7 @@ from purerl.report.sweep_data import read_scores, rows
 from purerl.space.design import expand
 from purerl.sweeps.groups import member_id
 from purerl.sweeps.result import SweepResult
-from purerl.sweeps.store import Chunk, MemberStore
+from purerl.sweeps.store import MemberStore
 from tests.helpers import tiny_config
 
 
@@ -25,7 +25,7 @@ def result_of(axes, seeds, design="grid", **arrays):
     }
     named = {name.replace("__", "/"): np.asarray(x) for name, x in arrays.items()}
     store = MemberStore()
-    store.add(ids, Chunk(ids, {**stored, **named}))
+    store.add(ids, {**stored, **named})
     return SweepResult(tiny_config(), points, seeds, store)
 
 
@@ -151,7 +151,7 @@ def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
             "evaluation/env_steps": np.arange(1, shape[0] + 1)[None] * 320,
         }
         ids = (member_id(point, 0),)
-        store.add(ids, Chunk(ids, arrays))
+        store.add(ids, arrays)
     result = SweepResult(tiny_config(), points, (0,), store)
     assert result.scores().values.ravel().tolist() == [4.0, 0.5]
     assert read_scores(result.dataset).scores.ravel().tolist() == [4.0, 0.5]

@@ -49,7 +49,7 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
 
     curves_of = loop.curves_of
     first.background = False  # Training waits for it, so that the order is known.
-    options = {"seeds": 2, "out": out, "lanes": 1, "chunk_blocks": 1}
+    options = {"seeds": 2, "out": out, "lanes": 1}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "curves_of", stops)
         patch.setattr(cohort, "run_blocks", one_by_one)

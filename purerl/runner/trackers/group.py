@@ -291,8 +291,8 @@ class Group:
                 are told when they end.
             notify: Function that prints a sentence for people.
             total: Number of pieces that there are. Where it is given, trackers that
-                have everything are left out, and the others say where to look at what
-                they write.
+                have everything are left out. The others say where to look at what they
+                write.
             is_fixed: Whether another number of members makes it another sweep, whose
                 members have other numbers.
 
@@ -324,13 +324,9 @@ class Group:
             raise
         self._has_begun = True
         self.remember()
-        for sentence in self.where() if total is not None else ():
-            notify(sentence)
-
-    def where(self) -> list[str]:
-        """Return sentences about how to look at what the trackers write."""
-        working = [w.tracker for w in self._writers if not w.failed]
-        return [text for tracker in working if (text := tracker.where())]
+        for writer in self._writers:
+            if not writer.failed and (sentence := writer.tracker.where()):
+                notify(sentence)
 
     def log(self, kind: str, member: int, row: Row) -> None:
         """Take a row for all.
@@ -392,7 +388,7 @@ class Group:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
-        if kind is not None:
+        if kind is not None and self._has_begun:
             stopped = issubclass(kind, KeyboardInterrupt)
             self.close("interrupted" if stopped else "failed")
 

@@ -1,0 +1,138 @@
+"""What every call of a tool has beside its training.
+
+It holds the folder, tells trackers, shows progress, listens for whoever asks to stop,
+and saves checkpoints now and then:
+
+    with Session(asked) as session:
+        ...  # open the folder, and read what has been trained
+        session.begin(run)
+        with session.interrupt, session.reporter:
+            while not session.is_stopped:
+                ...  # train, tell `session.trackers`, move `session.reporter`
+                session.save(number, write, force=False)
+        session.close(is_finished, files)
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Self
+
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.options import Options
+from purerl.runner.trackers import TrackedRun, Tracker, choose
+from purerl.runner.trackers.group import Files, Group
+from purerl.scale import hosts
+from purerl.storage import folders
+from purerl.storage.checkpoint import NotSavedError, Pace
+from purerl.storage.files import locked
+
+
+class Session:
+    """One call of a tool: folder, trackers, progress, the wish to stop, checkpoints.
+
+    As a context it locks the folder; where the call fails it closes the trackers, and
+    takes back a folder without results. Of several processes (`jax.distributed`) the
+    first one locks the folder, shows progress, and tells trackers of all.
+
+    Args:
+        asked: The options of the tool.
+        shared: Whether several calls may train into the folder at a time.
+
+    Attributes:
+        trackers: The trackers of the call.
+        reporter: The progress; see `expect`.
+        interrupt: The signals that ask to stop, while it is entered.
+        saved_at: Number of the last checkpoint.
+    """
+
+    def __init__(self, asked: Options, shared: bool = False) -> None:
+        # Imported here so that only callers that train pay for importing rich.
+        from purerl.runner.progress import Reporter
+
+        is_first = hosts.index() == 0
+        self._asked, self._shared = asked, shared
+        self._locked = asked.folder if is_first else None
+        self._stack = contextlib.ExitStack()
+
+        def chosen() -> list[Tracker]:
+            return choose(asked.trackers, asked.folder) if is_first else []
+
+        self.trackers = Group(hosts.run_on_all(chosen))
+        self.reporter = Reporter(1, enabled=asked.progress and is_first)
+        self.interrupt = Interrupt(lambda: self.trackers.stop)
+        self.saved_at = 0
+        self._pace = Pace(getattr(asked, "checkpoint_seconds", 0.0))
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            lock = locked(self._locked, self._shared)
+            hosts.run_on_all(lambda: stack.enter_context(lock))
+            # Every process: their folders may be several.
+            stack.enter_context(folders.undone_if_empty(self._asked.folder))
+            stack.enter_context(self.trackers)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if a signal or a tracker has asked to stop."""
+        return self.interrupt.asked
+
+    def expect(self, total_steps: int, done_steps: int = 0) -> None:
+        """Say how many environment steps there are, and how many were done before."""
+        self.reporter.total = max(1, total_steps)
+        self.reporter.start_steps = done_steps
+
+    def compare_versions(self, stored: dict[str, Any]) -> None:
+        """Say where a manifest is of other versions, or of another device."""
+        note = folders.differences_of_versions(stored)
+        if note and hosts.index() == 0:
+            self.reporter.notify(note)
+
+    def begin(
+        self, run: Callable[[], TrackedRun], total: int | None = None, **how: Any
+    ) -> None:
+        """Open the trackers; they say where to look at what they write.
+
+        Args:
+            run: Makes the description of what begins.
+            total: Number of pieces that they will be told; see `Group.begin`.
+            **how: Further arguments of `Group.begin`.
+        """
+        if self.trackers:
+            self.trackers.begin(run(), self.reporter.notify, total, **how)
+
+    def save(self, number: int, write: Callable[[], None], force: bool) -> None:
+        """Write a checkpoint now and then: what comes after it is trained again.
+
+        Args:
+            number: What names it, such as the number of finished updates.
+            write: Writes it.
+            force: Whether it is due in any case, as the last one of the call.
+
+        Raises:
+            NotSavedError: the last one cannot be written; of others a sentence says so.
+        """
+        is_new = self._locked is not None and number != self.saved_at
+        if not is_new or not (force or self._pace.is_due()):
+            return
+        try:
+            with self._pace.saving():
+                write()
+            self.saved_at = number
+        except NotSavedError as error:
+            if force:
+                raise
+            self.reporter.notify(f"{error} Training goes on without it.")
+
+    def close(self, is_finished: bool, files: Files = lambda folder: {}) -> None:
+        """Wait for the trackers, and close them.
+
+        Args:
+            is_finished: Whether the whole is, and was not stopped before its end.
+            files: Makes the files that they keep.
+        """
+        self.trackers.close("finished" if is_finished else "interrupted", files)
