@@ -29,7 +29,6 @@ from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, Trained
 from purerl.comparison.settings import (
     Losses,
-    Piece,
     Setting,
     Settings,
     described,
@@ -44,7 +43,7 @@ from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.memory import require_listing, worker_limit
-from purerl.execution.programs import Members, crossed, length_of_pieces
+from purerl.execution.programs import crossed
 from purerl.meta.fitness import Accumulator, MetricMean
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds, num_seeds
@@ -69,11 +68,8 @@ from purerl.space.points import (
 )
 from purerl.storage import folders
 from purerl.sweeps.groups import (
-    check_pieces,
     check_setting,
-    group_of_pieces,
     group_points,
-    written,
 )
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
@@ -154,8 +150,8 @@ class CompareOptions(Compared):
         '`{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss '
         '(`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made '
         'with (`{"env_params.length": 1.5}`) or of the algorithm '
-        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or '
-        "its folder, for what it learned; or a `purerl.ConfigSchedule`.",
+        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; or an evolution '
+        "or its folder, for what it learned.",
         flag="setting",
         kind=Repeated,
         read=parse_settings,
@@ -227,22 +223,21 @@ class Entry(NamedTuple):
     Attributes:
         environment: The environment's name.
         setting: The setting's name.
-        start: The config that the pieces change.
-        pieces: The pieces: what the setting changes.
-        trained: The config that trains in the first piece, with no `auto` in it.
+        start: The config that the setting changes.
+        values: The values that it changes, by name.
+        trained: The config that trains, with no `auto` in it.
     """
 
     environment: str
     setting: str
     start: TrainConfig
-    pieces: tuple[Piece, ...]
+    values: dict[str, Any]
     trained: TrainConfig
 
     @property
     def id(self) -> str:
         """A hash of what is trained, which names the file of its scores."""
-        later = [[piece.first, written(piece.values)] for piece in self.pieces[1:]]
-        about = [self.environment, serialise.to_dict(self.trained), later]
+        about = [self.environment, serialise.to_dict(self.trained)]
         text = json.dumps(about, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -254,14 +249,12 @@ def enter(setting: Setting, task: Task) -> Entry:
         ConfigError: anything about it that cannot be trained.
     """
     try:
-        start, pieces = setting.within(task)
-        points = [piece.values for piece in pieces]
-        group = group_of_pieces(start, points, pieces[-1].first)
-        check_pieces(group.bound, points)
-        trained = group.bound.at(resolve_point(start, points[0])[1])
+        start, values = setting.within(task)
+        (group,) = group_points(start, [values])
+        trained = group.bound.at(resolve_point(start, values)[1])
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None
-    return Entry(task.name, setting.name, start, pieces, trained)
+    return Entry(task.name, setting.name, start, values, trained)
 
 
 def check_effect(entry: Entry) -> None:
@@ -270,9 +263,9 @@ def check_effect(entry: Entry) -> None:
     Raises:
         ConfigError: nothing reads what it changes.
     """
-    config, numbers = resolve_point(entry.start, entry.pieces[0].values)
-    if len(entry.pieces) > 1 or config is not entry.start:
-        return  # Pieces have a check of their own, and structure is another program.
+    config, numbers = resolve_point(entry.start, entry.values)
+    if config is not entry.start:
+        return  # Structure is another program.
     try:
         check_setting(bind(config), numbers)
     except ConfigError as error:
@@ -285,16 +278,13 @@ class Part(NamedTuple):
     Attributes:
         entries: The settings, P of them.
         bound: Config, environment and plan of all of them.
-        starts: Updates at which the settings' pieces begin, ascending from 0.
-        overrides: Values by which the settings differ, for every piece, leaves
-            `[P, ...]`, on the host.
+        overrides: Values by which the settings differ, leaves `[P, ...]`, on the host.
         length: The number of updates of a compiled call, K.
     """
 
     entries: tuple[Entry, ...]
     bound: Bound
-    starts: tuple[int, ...]
-    overrides: tuple[Overrides, ...]
+    overrides: Overrides
     length: int
 
 
@@ -304,28 +294,19 @@ def make_parts(
     """Return the entries of one environment in as few programs as there are.
 
     What sets the same numbers, with losses of the same structure, shares a program.
-
-    Raises:
-        ConfigError: a piece that would not begin with a compiled call.
     """
     alike: dict[Any, list[Entry]] = {}
     for entry in entries:
         # Configs of one class and environment differ in what is `auto` alone.
         automatic = tuple(n for n, value in vars(entry.start).items() if is_auto(value))
-        starts = tuple(piece.first for piece in entry.pieces)
-        kind = name_of(entry.start), automatic, starts
-        alike.setdefault(kind, []).append(entry)
+        alike.setdefault((name_of(entry.start), automatic), []).append(entry)
     parts = []
-    for (_, _, starts), several in alike.items():
-        of_pieces = zip(*(entry.pieces for entry in several), strict=True)
-        values = [[piece.values for piece in pieces] for pieces in of_pieces]
-        by_piece = [group_points(several[0].start, points) for points in values]
-        for groups in zip(*by_piece, strict=True):
-            bound, updates = groups[0].bound, groups[0].bound.plan.num_updates
-            members = tuple(several[point] for point in groups[0].points)
-            length = length_of_pieces(starts, segment_updates) or updates
-            overrides = tuple(group.overrides for group in groups)
-            parts.append(Part(members, bound, starts, overrides, min(length, updates)))
+    for several in alike.values():
+        for group in group_points(several[0].start, [each.values for each in several]):
+            members = tuple(several[point] for point in group.points)
+            updates = group.bound.plan.num_updates
+            length = min(segment_updates or updates, updates)
+            parts.append(Part(members, group.bound, group.overrides, length))
     return sorted(parts, key=lambda part: entries.index(part.entries[0]))
 
 
@@ -420,11 +401,10 @@ class _Loop:
         settings, self.tasks, self.entries = _read(asked)
         self.workers = make_workers(asked.devices)
         limit = worker_limit(asked.memory_limit, self.workers)
-        # Schedules that change at other updates are parts of one program.
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
         # The compared losses and rules, which may be networks, are no part of the
         # environments' configs.
-        changed = {x for s in settings for piece in s.pieces for x in piece.values}
+        changed = {name for setting in settings for name in setting.values}
         parts = {name for name in changed if part_kind(name) in ("loss", "rule")}
         self.about = {
             "settings": {setting.name: described(setting) for setting in settings},
@@ -539,7 +519,7 @@ class _Loop:
         plan, measures = part.bound.plan, asked.measures
         program = self.compiler.compile(
             part.bound,
-            crossed(self.keys, part.overrides[0], np.arange(num_seeds)),
+            crossed(self.keys, part.overrides, np.arange(num_seeds)),
             # By the seeds alone: bits must not depend on which settings there are.
             asked.lanes or default_lanes(num_seeds, self.workers),
             part.length,
@@ -552,17 +532,8 @@ class _Loop:
         is_trained = np.zeros(shape, bool)
         host_keys = jax.device_put(self.keys, jax.local_devices()[0])
 
-        def members(piece: int, rows: np.ndarray) -> Members:
-            return crossed(host_keys, part.overrides[piece], rows)
-
         def job(rows: np.ndarray) -> Job:
-            """Runs that begin with their first piece, and change with the others."""
-            changes = [
-                (start, lambda n=n: members(n, rows).overrides)
-                for n, start in enumerate(part.starts)
-                if n > 0
-            ]
-            return Job(program, partial(members, 0, rows), rows, changes)
+            return Job(program, partial(crossed, host_keys, part.overrides, rows), rows)
 
         def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
             found, places = recorded.result(), np.divmod(job.key, num_seeds)

@@ -1,8 +1,7 @@
 """Settings with names, and the environments in which they are compared.
 
-A setting is changes of a config, a whole config, an evolution or a schedule. It becomes
-*pieces*: values by (dotted) name of a field with which the updates of a run are made,
-from a first update on. All but schedules have one piece, from update 0.
+A setting is changes of a config, a whole config, or an evolution. It becomes values by
+(dotted) name of a field.
 """
 
 import dataclasses
@@ -25,23 +24,20 @@ from purerl.config import (
     part_kind,
 )
 from purerl.meta.result import EvolutionResult, load_evolution
-from purerl.population.schedules import ConfigSchedule
 from purerl.space.design import literal
 from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm
 
-# What a setting changes by (dotted) name of a field; a config of any algorithm; an
-# evolution or its folder, for what it learned; or a schedule, as `purerl.pbt` finds it.
-Settings = Mapping[
-    str, Mapping[str, Any] | TrainConfig | EvolutionResult | ConfigSchedule | str | Path
-]
+# What a setting changes by (dotted) name of a field; a config of any algorithm; or an
+# evolution or its folder, for what it learned.
+Settings = Mapping[str, Mapping[str, Any] | TrainConfig | EvolutionResult | str | Path]
 # A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or
 # changes of the config by name, the field among them or not.
 Losses = Mapping[str, Any]
 # A value of at most so many numbers is written as it is.
 MOST_NUMBERS = 16
 _KINDS = (
-    "changes of the config by name, such as {'learning_rate': 1e-3}, a config, an "
-    "evolution or its folder, or a purerl.ConfigSchedule"
+    "changes of the config by name, such as {'learning_rate': 1e-3}, a config, or an "
+    "evolution or its folder"
 )
 _OTHERS_PLACE = {
     "env": "all settings are compared in the same environments; list those in "
@@ -51,29 +47,21 @@ _OTHERS_PLACE = {
 }
 
 
-class Piece(NamedTuple):
-    """Values by (dotted) name, with which the updates from `first` on are made."""
-
-    first: int
-    values: dict[str, Any]
-
-
 class Setting(NamedTuple):
     """One of the settings that a comparison compares.
 
     Attributes:
         name: The setting's name.
-        pieces: The pieces that the setting changes, in the order of a run; none for a
-            whole config.
+        values: The values that it changes, by (dotted) name of a field.
         config: The whole config, where one was given.
     """
 
     name: str
-    pieces: tuple[Piece, ...]
+    values: dict[str, Any]
     config: TrainConfig | None = None
 
-    def within(self, task: Task) -> tuple[TrainConfig, tuple[Piece, ...]]:
-        """Return the config that the setting changes in an environment, and its pieces.
+    def within(self, task: Task) -> tuple[TrainConfig, dict[str, Any]]:
+        """Return the config that the setting changes in an environment, and its values.
 
         A whole config is what it changes of the task's one, in the algorithm of its
         own: so several of an algorithm that differ in numbers are one program.
@@ -82,7 +70,7 @@ class Setting(NamedTuple):
             ConfigError: a whole config for another environment or number of steps.
         """
         if self.config is None:
-            return task.config, self.pieces
+            return task.config, self.values
         evaluations: Any = {"num_evaluations": task.config.num_evaluations}
         moved = self.config.replace(**task.changes, **evaluations)
         _check_task(moved, task)
@@ -90,12 +78,11 @@ class Setting(NamedTuple):
         # No number can be `auto` beside others that are not: the program differs.
         automatic = {name: value for name, value in values.items() if is_auto(value)}
         start = with_algorithm(task.config, name_of(moved)).replace(**automatic)
-        changed = {
+        return start, {
             name: value
             for name, value in values.items()
             if not _is_same(value, getattr(start, name), name)
         }
-        return start, (Piece(0, changed),)
 
 
 def _check_task(config: TrainConfig, task: Task) -> None:
@@ -146,11 +133,7 @@ def read_settings(settings: Settings) -> list[Setting]:
 
 def _read(name: str, value: Any) -> Setting:
     if isinstance(value, TrainConfig):
-        return Setting(name, (), value)
-    if isinstance(value, ConfigSchedule):
-        value.check()
-        values = map(_changes, value.values)
-        return Setting(name, tuple(map(Piece, value.first_updates, values)))
+        return Setting(name, {}, value)
     if isinstance(value, str | Path):
         folder = Path(value).expanduser()
         if not folder.is_dir():
@@ -167,7 +150,7 @@ def _read(name: str, value: Any) -> Setting:
         } | {n: solution[n] for n, field in fields.items() if field == "env_params"}
     if not isinstance(value, Mapping):
         raise ConfigError(f"a setting is {_KINDS}, got {value!r}.")
-    return Setting(name, (Piece(0, _changes(value)),))
+    return Setting(name, _changes(value))
 
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,15 +198,8 @@ def described(setting: Setting) -> dict[str, Any]:
     """Return what a setting is, as plain values for people and for files."""
     if setting.config is not None:
         return serialise.to_dict(setting.config)
-    if len(setting.pieces) == 1:
-        return _described(setting.pieces[0].values)
-    pieces = setting.pieces
-    return {"schedule": {str(p.first): _described(p.values) for p in pieces}}
-
-
-def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     texts = {}
-    for name, value in values.items():
+    for name, value in setting.values.items():
         count = sum(map(np.size, jax.tree.leaves(value)))
         if part_kind(name) is not None and callable(value):
             texts[name] = serialise.part_text(value)

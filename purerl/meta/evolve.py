@@ -69,10 +69,8 @@ class EvolutionLoop:
 
     def _tell(self, state: State, first: int = 0) -> None:
         """Tell trackers the rows of the generations from `first` on."""
-        setup, kind = self.setup, self.asked.fitness
-        for row in results.rows_of(state, kind, setup.steps, setup.names, first):
-            self.session.trackers.log(store.KIND, self.asked.seed, row)
-            self.session.trackers.flush()
+        setup, trackers = self.setup, self.session.trackers
+        results.tell(trackers, state, setup.settings, setup.steps, setup.names, first)
 
     def _evolve(self, state: State, generations: int) -> State:
         """The generations that are missing, until somebody asks to stop."""

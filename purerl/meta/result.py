@@ -1,5 +1,6 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -239,19 +240,16 @@ def history_of(state: State, fitness_kind: str) -> HostMetrics:
     """
     rows = slice(0, int(state.done))
     fitness = state.fitness[rows].astype(float)
-    known = np.isfinite(fitness)
-    count = known.sum(1)
-    some, safe = count > 0, np.maximum(count, 1)
-    mean = np.where(known, fitness, 0.0).sum(1) / safe
-    spread = np.where(known, fitness - mean[:, None], 0.0)
-    best = np.where(known, fitness, -np.inf).max(1, initial=-np.inf)
-    so_far = np.maximum.accumulate(best)
+    with warnings.catch_warnings():  # A generation in which all failed has NaN.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean, std = np.nanmean(fitness, 1), np.nanstd(fitness, 1)
+    best = np.fmax.reduce(fitness, axis=1)
     return {
-        "best": np.where(some, best, np.nan),
-        "mean": np.where(some, mean, np.nan),
-        "std": np.where(some, np.sqrt((spread**2).sum(1) / safe), np.nan),
-        "best_so_far": np.where(np.isfinite(so_far), so_far, np.nan),
-        "failed": (~known).sum(1),
+        "best": best,
+        "mean": mean,
+        "std": std,
+        "best_so_far": np.fmax.accumulate(best),
+        "failed": np.isnan(fitness).sum(1),
         "fitness": fitness,
         "returns": sign_of(fitness_kind) * state.returns[rows],
         "sigma": state.sigma[rows],
@@ -336,38 +334,40 @@ def tracked(
     )
 
 
-def rows_of(
-    state: State, kind: str, steps: int, environments: Sequence[str], first: int = 0
-) -> list[dict[str, Any]]:
-    """Return a row for every generation that is done, after the first `first` of them.
+def tell(
+    group: Group,
+    state: State,
+    settings: Mapping[str, Any],
+    steps: int,
+    environments: Sequence[str],
+    first: int = 0,
+) -> None:
+    """Tell trackers a row for every generation that is done, after the first `first`.
 
     `env_steps` are those of all agents so far; `return/<environment>` is the mean over
     members and rollouts. `sigma` is left out where the strategy has none.
 
     Args:
+        group: The trackers.
         state: The state after the last generation that is done.
-        kind: The kind of fitness.
+        settings: Settings of the evolution, as plain values.
         steps: Environment steps of a generation.
         environments: Names of the environments.
         first: The number of generations that are left out.
     """
-    history = history_of(state, kind)
+    history = history_of(state, str(settings["fitness"]))
     names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
     if np.isfinite(history["sigma"]).any():
         names.append("sigma")
-    return [
-        {
-            "update": number + 1,
-            "generation": number + 1,
-            "env_steps": (number + 1) * steps,
+    for number in range(first, int(state.done)):
+        done, returns = number + 1, history["returns"][number].tolist()
+        row = {
+            **{"update": done, "generation": done, "env_steps": done * steps},
             **{name: history[name][number].item() for name in names},
-            **{
-                f"return/{name}": float(history["returns"][number, column])
-                for column, name in enumerate(environments)
-            },
+            **{f"return/{n}": x for n, x in zip(environments, returns, strict=True)},
         }
-        for number in range(first, int(state.done))
-    ]
+        group.log(store.KIND, int(settings["seed"]), row)
+        group.flush()
 
 
 def tracked_files(
@@ -404,14 +404,9 @@ def told_of_evolution(folder: Path) -> Told:
         ConfigError: nothing has been saved.
     """
     result, stored = load_evolution(folder), store.load(folder)
-    seed, kind = int(result.settings["seed"]), str(result.settings["fitness"])
-    lines = rows_of(result._state, kind, stored["steps"], list(stored["auto"]))
-
-    def tell(group: Group) -> None:
-        for row in lines:
-            group.log(store.KIND, seed, row)
-            group.flush()
-
+    environments = list(stored["auto"])
+    about = result._state, result.settings, stored["steps"], environments
     run = tracked(result.config, result.settings, folder)
     files = partial(tracked_files, result, say)
-    return Told(run, len(lines), tell, files, result.finished)
+    finished = result.finished
+    return Told(run, result.done, lambda group: tell(group, *about), files, finished)

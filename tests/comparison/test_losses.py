@@ -268,21 +268,6 @@ def test_scores_of_several_environments_are_brought_to_one_scale():
     np.testing.assert_allclose(profile.value, [5 / 8, 1 / 8])
 
 
-def test_a_run_that_failed_is_normalised_as_in_the_table():
-    nan = np.nan
-    scores = np.array([[[2.0, 4.0], [6.0, nan]], [[1.0, 2.0], [3.0, 4.0]]])
-    found = make(scores, environments=("a", "b"))
-    found.curves["a"][0, 0, 0] = 1.0  # A run that did not fail has returned less.
-    table = found.normalised("final_return", low=0.0, high=2.0)
-    np.testing.assert_allclose(table["other"], [[3.0, 1.5], [0.5, 2.0]])
-    assert found.row("a", "final_return", "other").mean == 3.5
-    scores[0] = nan
-    nothing = make(scores, environments=("a", "b"))
-    table = nothing.normalised("final_return", low=0.0, high=2.0)
-    assert np.isnan(table["base"][:, 0]).all()
-    np.testing.assert_allclose(table["base"][:, 1], [0.5, 1.0])
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -199,15 +199,6 @@ def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     capsys.readouterr()
 
 
-@pytest.mark.slow
-def test_snapshots_are_configs_by_generation(tmp_path):
-    result = evolve_toy(out=tmp_path, snapshot_every=1, generations=2)
-    found = result.snapshots()
-    assert list(found) == [1, 2]
-    assert found[2].learning_rate == result.learned.learning_rate
-    assert found[1].learning_rate != found[2].learning_rate
-
-
 def test_what_a_result_refuses():
     result = evolve_toy(generations=1)
     with pytest.raises(purerl.ConfigError, match="not one loss was evolved"):

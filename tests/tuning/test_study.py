@@ -259,7 +259,7 @@ def test_lost_trials_teach_the_sampler_and_never_win(url):
     study = opened(url, budget=3)
     trials = study.ask(3)
     study.finish(trials[0], 5.0, {"state": "complete"})
-    study.report(trials[1], 9.0, 10, 12)
+    study.report(trials[1], 9.0, 10)
     study.finish(trials[1], None, {"state": "diverged"})
     study.finish(trials[2], float("nan"), {"state": "unknown"})
     assert [row.state for row in study.rows()] == ["complete", "diverged", "unknown"]
