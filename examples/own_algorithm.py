@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import purerl
 from purerl.algorithms import Entry, checks, on_policy, policy_gradient, register
-from purerl.config import POSITIVE, POSITIVE_OR_NONE, config_dataclass, dynamic, static
+from purerl.config import POSITIVE_OR_NONE, config_dataclass, dynamic
 from purerl.learning.averages import standardise
 from purerl.learning.returns import rewards_to_go
 
@@ -20,15 +20,10 @@ from purerl.learning.returns import rewards_to_go
 class ReinforceConfig(policy_gradient.PolicyGradientConfig):
     """REINFORCE (Williams 1992): rewards to go, standardised, and no critic."""
 
-    num_envs: int = static(16, "Environments per agent.", POSITIVE)
-    num_steps: int = static(256, "Steps per environment and update.", POSITIVE)
-    learning_rate: float = dynamic(1e-2, "Step size.", POSITIVE)
+    num_envs: int = 16
+    num_steps: int = 256
+    learning_rate: float = 1e-2
     max_grad_norm: float | None = dynamic(None, "Largest norm.", POSITIVE_OR_NONE)
-
-    @property
-    def sequential_steps(self) -> int:
-        """The rollout, and one gradient step."""
-        return self.num_steps + 1
 
 
 def make(config, env, axis_name=None):

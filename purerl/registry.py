@@ -6,11 +6,13 @@ the package of the kind makes and fills. The functions at the end look in all of
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from purerl.config import ConfigError
+import jax
+
+from purerl.config import ConfigError, how_to_read, is_part, shown
 from purerl.envs.adapters.packages import object_at
 from purerl.envs.options import guess
 
@@ -64,6 +66,40 @@ def loaded(values: dict[str, T]) -> dict[str, T]:
         if value is not None:
             found[name] = value
     return found
+
+
+def check_part(name: str, part: Any, example: str, calls: str = "__call__") -> None:
+    """Refuse what is no callable dataclass: a class, text, a function.
+
+    Args:
+        name: Field of the config that holds it.
+        part: Value of the field.
+        example: A part of its kind, as it is written.
+        calls: Functions that it must have, for the sentence.
+    """
+    if isinstance(part, type):
+        raise ConfigError(
+            f"{name} must be an instance, got the class {part.__name__}; call it to "
+            f"make one, such as {example}."
+        )
+    # A part without numbers has no leaves, so that its structure looks like one.
+    if not is_part(part) or jax.tree_util.all_leaves([part]):
+        raise ConfigError(
+            f"{name} must be an instance of a flax.struct.dataclass with {calls}, such "
+            f"as {example}, got {shown(part)}.{how_to_read(part)}"
+        )
+
+
+def tried(name: str, part: Any, words: str, call: Callable[[], T]) -> T:
+    """Return what a part makes of shapes; refuse one that fails on them."""
+    try:
+        return call()
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{name} must {words}; {type(part).__name__} failed on them: {error}."
+        ) from error
 
 
 class Registry:

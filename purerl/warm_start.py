@@ -42,7 +42,7 @@ def networks_of(state: PyTree, *parts: str) -> Networks:
         state: `TrainResult.state`; its arrays may have leading axes of agents.
         *parts: Names of the parts to return, such as `"torso"` or `"actor"`; all where
             none is given. Statistics come with any part, if anything was scaled by
-            them.
+            them (of traced states that is not known).
 
     Raises:
         ConfigError: the state has no such part, or no `params`.
@@ -52,8 +52,7 @@ def networks_of(state: PyTree, *parts: str) -> Networks:
             f"a {type(state).__name__} has no field params, in which an algorithm "
             "keeps what it learns; give the state of a training run."
         )
-    networks = choose(_named(state), parts, "networks_of")
-    return _without_unused(networks) if parts else networks
+    return choose(_named(state), parts, "networks_of")
 
 
 def _named(state: PyTree) -> dict[str, list[tuple[str, Any]]]:
@@ -85,15 +84,24 @@ def choose(
         for name, leaf in learned.items()
         if not parts or any(is_in(name, part) for part in parts)
     }
-    scales = [leaf for field in STATISTICS for leaf in named.get(field, ())]
-    return chosen | {name: leaf for name, leaf in scales if name != _RUNNING}
+    scales = dict(leaf for field in STATISTICS for leaf in named.get(field, ()))
+    scales.pop(_RUNNING, None)
+    unused = {
+        name.rpartition(".")[0]
+        for name, value in scales.items()
+        if name.endswith(".count") and _is_known(value) and not np.any(value)
+    }
+    used = {n: x for n, x in scales.items() if n.rpartition(".")[0] not in unused}
+    return chosen | used
+
+
+def _is_known(value: Any) -> bool:
+    """Return whether an array has numbers: it is no shape, and is not traced."""
+    return not isinstance(value, Tracer | jax.ShapeDtypeStruct)
 
 
 def taken_by(networks: Mapping[str, Any], state: PyTree) -> Networks:
-    """Return networks without statistics that an agent has no use for.
-
-    They are those of which nothing was seen, as in an agent that normalises nothing,
-    and those of rewards where the agent scales none.
+    """Return networks without statistics of rewards where an agent scales none.
 
     Args:
         networks: Arrays by name; they may have leading axes of agents.
@@ -101,27 +109,9 @@ def taken_by(networks: Mapping[str, Any], state: PyTree) -> Networks:
     scales_rewards = hasattr(state, "reward_scale")
     return {
         name: value
-        for name, value in _without_unused(networks).items()
+        for name, value in networks.items()
         if scales_rewards or not name.startswith("reward_scale.")
     }
-
-
-def _without_unused(networks: Mapping[str, Any]) -> Networks:
-    """Networks without statistics of which nothing was seen, as far as is known."""
-    unused = {
-        name.rpartition(".")[0]
-        for name, value in networks.items()
-        if _is_count(name)
-        # Of a shape, and of what is traced, it is not known.
-        and not isinstance(value, Tracer | jax.ShapeDtypeStruct)
-        and not np.any(np.asarray(value))
-    }
-    return {n: x for n, x in networks.items() if n.rpartition(".")[0] not in unused}
-
-
-def _is_count(name: str) -> bool:
-    """Return whether an array is the number of samples that statistics are of."""
-    return name.startswith(STATISTICS) and name.endswith(".count")
 
 
 def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
@@ -154,29 +144,15 @@ def check_networks(
         ConfigError: naming the array that does not fit, and what to do.
     """
     unique(name_leaves(state))  # `put_networks` goes by them.
-    places = networks_of(state)
     if not networks:
-        raise ConfigError(
-            "start holds no networks; give a training state, or "
-            "purerl.networks_of(state)."
-        )
-    for name, value in networks.items():
-        place = places.get(name)
-        if place is None:
-            few = ", ".join(list(places)[:8])
-            misfit = f"has no place in this agent, whose networks are {few}, ..."
-        elif _kind(value) != _kind(place):
-            misfit = (
-                f"is {_kind(value)}, and this agent needs {_kind(place)}; train with "
-                "the sizes and spaces that it was trained with, or take one agent of "
-                "several with jax.vmap over start."
-            )
-        else:
-            continue
-        remedy = f"Or start from a part that fits, such as {by.format(part='torso')}."
-        if name.startswith(STATISTICS):
-            remedy = "Statistics by which inputs were scaled come with every part."
-        raise ConfigError(f"start: {name} {misfit} {remedy}")
+        raise ConfigError("start holds no networks; give purerl.networks_of(state).")
+    remedy = (
+        "Train with the sizes and spaces that it was trained with, take one agent of "
+        "several with jax.vmap over start, or start from a part that fits, such as "
+        f"{by.format(part='torso')}; statistics by which inputs were scaled come with "
+        "every part."
+    )
+    _check_same(networks, networks_of(state), "start", "this agent", remedy, False)
 
 
 def _kind(value: Any) -> str:
@@ -205,7 +181,7 @@ def check_scale(start: PyTree, config: Any) -> None:
     named = start.items() if isinstance(start, Mapping) else name_leaves(start)
     for name, value in named:
         is_count = name.startswith("obs_moments.") and name.endswith(".count")
-        if is_count and not isinstance(value, Tracer) and np.any(np.asarray(value) > 0):
+        if is_count and _is_known(value) and np.any(np.asarray(value) > 0):
             raise ConfigError(
                 "start: its networks have learned from normalised observations; train "
                 "with normalize_observations=True."
@@ -221,28 +197,12 @@ def check_finite(networks: Mapping[str, Any]) -> None:
         ConfigError: naming an array with a number that is not finite, and what to do.
     """
     for name, value in networks.items():
-        if not isinstance(value, Tracer) and not _finite(value).all():
-            raise ConfigError(
-                f"start: {name} holds numbers that are not finite, as an agent's that "
-                "diverged; start from another one."
-            )
-
-
-def diverged(networks: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return which of several agents have a number that is not finite, `[S]` bool.
-
-    Args:
-        networks: Arrays of the host by name, `[S, ...]` each.
-    """
-    rows = [_finite(x).reshape(len(x), -1) for x in networks.values()]
-    return np.array([not row.all() for row in np.concatenate(rows, 1)])
-
-
-def _finite(value: Any) -> np.ndarray:
-    """True where a number of an array is finite; everywhere in one of whole numbers."""
-    if not jnp.issubdtype(_dtype(value), jnp.floating):
-        return np.ones(np.shape(value), bool)
-    return np.asarray(np.isfinite(np.asarray(value, np.float32)))
+        if _is_known(value) and jnp.issubdtype(_dtype(value), jnp.floating):
+            if not np.isfinite(np.asarray(value, np.float32)).all():
+                raise ConfigError(
+                    f"start: {name} holds numbers that are not finite, as an agent's "
+                    "that diverged; start from another one."
+                )
 
 
 def check_state(start: PyTree, state: PyTree) -> None:
@@ -262,27 +222,28 @@ def check_state(start: PyTree, state: PyTree) -> None:
     check_agent(
         start, "start", " Networks by name do too; a folder is for purerl.run(start=)."
     )
-    _check_same(start, state, "start", "this agent", remedy, name_leaves)
+    theirs, mine = (unique(name_leaves(x)) for x in (start, state))
+    _check_same(theirs, mine, "start", "this agent", remedy)
 
 
 def _check_same(
-    given: PyTree,
-    fresh: PyTree,
+    theirs: Mapping[str, Any],
+    mine: Mapping[str, Any],
     what: str,
     agent: str,
     remedy: str,
-    leaves_of: Callable[[PyTree], list[tuple[str, Any]]],
+    is_whole: bool = True,
 ) -> None:
-    """Refuse a state whose arrays are not those of a fresh one in name and shape."""
-    mine, theirs = unique(leaves_of(fresh)), unique(leaves_of(given))
-    for name in sorted(mine.keys() ^ theirs.keys()):
-        where = f"{agent} lacks" if name in theirs else f"only {agent} has"
-        raise ConfigError(f"{what}: {where} {name}. {remedy}")
-    for name, place in mine.items():
-        if _kind(theirs[name]) != _kind(place):
+    """Refuse arrays that an agent does not have, has of another kind, or has alone."""
+    for name in sorted(theirs.keys() - mine.keys()):
+        raise ConfigError(f"{what}: {name} has no place in {agent}. {remedy}")
+    for name in sorted(mine.keys() - theirs.keys()) if is_whole else ():
+        raise ConfigError(f"{what}: only {agent} has {name}. {remedy}")
+    for name, value in theirs.items():
+        if _kind(value) != _kind(mine[name]):
             raise ConfigError(
-                f"{what}: {name} is {_kind(theirs[name])}, and {agent} needs "
-                f"{_kind(place)}. {remedy}"
+                f"{what}: {name} is {_kind(value)}, and {agent} needs "
+                f"{_kind(mine[name])}. {remedy}"
             )
 
 
@@ -327,11 +288,16 @@ def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
     if not hasattr(fresh, "params"):
         return  # It is not known where an algorithm of the user's own has its networks.
 
-    def learned(one: PyTree) -> list[tuple[str, Any]]:
-        leaves = [leaf for named in _named(one).values() for leaf in named]
-        return [(name, leaf) for name, leaf in leaves if name != _RUNNING]
-
-    _check_same(state, fresh, "state", agent, remedy, learned)
+    theirs, mine = (
+        {
+            name: leaf
+            for named in _named(one).values()
+            for name, leaf in named
+            if name != _RUNNING
+        }
+        for one in (state, fresh)
+    )
+    _check_same(theirs, mine, "state", agent, remedy)
 
 
 def begin(

@@ -35,37 +35,18 @@ class Coin(NamedTuple):
     action: Array
 
 
-def end_field(default: float) -> Any:
-    """Declare the field `epsilon_end`."""
-    return dynamic(
-        default, "Share of random actions at the end of the decay.", FRACTION
-    )
-
-
-def fraction_field(default: float) -> Any:
-    """Declare the field `epsilon_fraction`."""
-    return dynamic(
-        default,
-        "Share of the run over which exploration decays.",
-        SHARE,
-        moves=False,
-    )
-
-
 @config_dataclass
 class EpsilonConfig(TrainConfig):
     """Fields of epsilon-greedy exploration."""
 
     epsilon_schedule: str = static("linear", "Form of the decay.", one_of(*SCHEDULES))
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = end_field(0.05)
-    epsilon_fraction: float = fraction_field(0.5)
+    epsilon_end: float = dynamic(0.05, "Share of random actions at the end.", FRACTION)
+    epsilon_fraction: float = dynamic(
+        0.5, "Share of the run it decays over.", SHARE, moves=False
+    )
     epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
+        AUTO, "Steps that it decays over, or halves in.", POSITIVE, moves=False
     )
 
     def automatic(self, env: Any) -> dict[str, Any]:

@@ -31,22 +31,17 @@ from purerl.algorithms import (
     replayed_memory,
 )
 from purerl.algorithms import memory as memories
+from purerl.algorithms.memory import NONE, MemoryFields
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.pieces import reject_stateless_act
 from purerl.algorithms.replay_config import OffPolicyConfig
-from purerl.config import (
+from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
+from purerl.config.fields import (
     FRACTION,
-    NON_NEGATIVE,
-    POSITIVE,
     POSITIVE_OR_NONE,
     SIZES,
     Check,
-    ConfigError,
-    check_idle,
-    config_dataclass,
-    dynamic,
-    static,
 )
 from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
@@ -76,42 +71,29 @@ _PREFIXES = {
 
 
 @config_dataclass
-class ActorCriticConfig(OffPolicyConfig, ActorConfig):
+class ActorCriticConfig(OffPolicyConfig, ActorConfig, MemoryFields):
     """Fields of actor-critics with a replay buffer."""
 
-    env: Any = static("Pendulum-v1", "Environment id, or an environment object.")
-    buffer_size: int = static(
-        1_000_000, "Transitions that are kept; of a shorter run, its steps.", POSITIVE
-    )
-    learning_rate: float = dynamic(3e-4, "Step size of the networks.", POSITIVE)
+    env: Any = "Pendulum-v1"
+    buffer_size: int = 1_000_000
+    learning_rate: float = 3e-4
     actor_learning_rate: float | None = dynamic(
         None, "Step size of the policy; None takes learning_rate.", POSITIVE_OR_NONE
     )
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critics; None takes learning_rate.", POSITIVE_OR_NONE
     )
-    tau: float = dynamic(
-        0.005, "Share of the online networks in an update of the targets.", FRACTION
-    )
+    tau: float = dynamic(0.005, "Share of the networks in a new target.", FRACTION)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    hidden_sizes: tuple[int, ...] = static(
-        (256, 256), "Units of each hidden layer.", SIZES
-    )
+    hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each layer.", SIZES)
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer of critics; () takes hidden_sizes.", SIZES
+        (), "Units of critics; () for the same.", SIZES
     )
-    memory: Any = memories.memory_field(memories.NONE)
-    memory_size: int = memories.size_field()
-    head_sizes: tuple[int, ...] = memories.head_sizes_field((256,))
-    sequence_length: int = static(
-        16,
-        "Steps of a sequence with a memory, a round's; it has as many times "
-        "gradient_steps.",
-        POSITIVE,
-    )
-    burn_in: int = static(
-        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
-    )
+    memory: Any = NONE
+    memory_size: int = 128
+    head_sizes: tuple[int, ...] = (256,)
+    sequence_length: int = 16
+    burn_in: int = 8
 
 
 def validate(config: Any, env: Environment) -> None:
@@ -143,35 +125,14 @@ def validate(config: Any, env: Environment) -> None:
         if has_std:
             outputs = [(num,), (num,)]
             words = f"a pair of mean and log standard deviation of {num} numbers"
-    shape = observe.obs_shape(env.observation_space(env.default_params))
-    if memories.has_memory(config):
-        size = checks.checked_size(config, env)
-        for field in ("actor", "critic"):
-            checks.check_head(config, field, size)
-        checks.check_torsos(config, env, ("torso", "critic"))
-        checks.check_own(config, env, "critic")
-        shape = (size,)
-        is_named = network_config.own(config, "critic") is None
-        if is_named and not config.head_sizes and not is_choice:
-            raise ConfigError(
-                "head_sizes must have a layer where actions are continuous, got (): "
-                "without one a critic is linear in the action."
-            )
-    else:
-        checks.check_torsos(config, env, ("actor", "critic"))
-    is_simba = network_config.chosen_torso(config, "critic") == "simba"
-    if is_simba and len(set(config.critic_hidden_sizes)) > 1:
-        raise ConfigError(
-            "critic_hidden_sizes must be of one width where the torso is simba, got "
-            f"{config.critic_hidden_sizes}."
-        )
-    checks.check_whole(config, "actor", [shape], outputs, words)
-    judged, values, words = [shape, (num,)], (), "one value each"
-    if is_choice:
-        judged, values, words = [shape], (num,), f"values of {num} actions"
+    actor, judged = (outputs, words), None if is_choice else (num,)
+    values, words = (
+        ((num,), f"values of {num} actions") if is_choice else ((), "a value")
+    )
     if outputs := num_outputs(config):
-        values, words = (*values, outputs), f"{outputs} numbers of its return each"
-    checks.check_whole(config, "critic", judged, values, words)
+        values, words = (*values, outputs), f"{outputs} numbers of the return each"
+    wanted = {"actor": actor, "critic": (values, words)}
+    checks.check_networks(config, env, wanted, judged)
 
 
 def _check_sequences(config: Any) -> None:
@@ -487,11 +448,8 @@ def make_hooks(
 
     if agent.memory is not None:
         learn = replayed_memory.by_sequence(agent.config, learn)
-        recall = partial(replayed_memory.recall, agent.memory)
-        parts |= {"is_recurrent": True, "recall": recall}
-    delay = getattr(agent.config, "policy_delay", None)
-    draw = agent.head.noise
-    return Hooks(agent, draw, explore, draw_noise, learn, delay, **parts)
+        parts["recall"] = partial(replayed_memory.recall, agent.memory)
+    return Hooks(agent, agent.head.noise, explore, draw_noise, learn, **parts)
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:

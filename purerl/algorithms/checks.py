@@ -21,43 +21,39 @@ from purerl.networks.distributions import Head, MixedHead, is_discrete, make_pol
 from purerl.networks.memories.kinds import check_module
 from purerl.networks.observe import MASK, obs_shape
 
-_ONE_WAY = (
-    'an observation {"observation": ..., "action_mask": bool [A]}, of the space '
-    "envs.spaces.MultiBinary(A) under action_mask"
-)
+Wanted = Mapping[str, tuple[Any, str]]
+"""By a network's field the shapes of its outputs, as `modules.check` has them, and what
+they are in words."""
 
 
-def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None:
-    """Refuse torsos that do not fit the observations.
+def check_networks(
+    config: Any, env: Environment, wanted: Wanted, judged: tuple[int, ...] | None = None
+) -> None:
+    """Refuse networks that fit neither the observations nor a memory of them.
 
     Args:
-        fields: Networks that have a torso: `actor`, `critic`, or `torso` where it is
-            always used.
-
-    Raises:
-        ConfigError: naming the torso, the shapes and the remedy.
+        config: Config of the agent.
+        env: Environment with the observations.
+        wanted: Outputs of the networks that the agent has.
+        judged: Shape of an action that the critic takes beside an observation, if any.
     """
-    try:
-        shape = obs_shape(env.observation_space(env.default_params))
-        check_keys(config, env, shape)
-        check_mask(config, env, shape)
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    for field in fields:
-        if field == "torso" or network_config.own(config, field) is None:
-            check_torso(config, env, field)
+    shape = check_observations(config, env)
+    if memory.has_memory(config):
+        shape = (_check_memory(config, env, tuple(wanted)),)
+    else:
+        for field in wanted:
+            if network_config.own(config, field) is None:
+                check_torso(config, env, field)
+    for field, (outputs, words) in wanted.items():
+        module = network_config.own(config, field)
+        if module is not None:
+            more = [judged] if judged and field == "critic" else []
+            seen = observe.visible(shape, network_config.keys_of(config, field))
+            modules.check(field, module, [seen, *more], outputs, words)
 
 
 def check_torso(config: Any, env: Environment, field: str) -> None:
-    """Refuse the torso of a network that does not fit what the network sees.
-
-    Args:
-        config: Config of the agent, whose keys are checked.
-        field: Network that has the torso, see `torso_of`.
-
-    Raises:
-        ConfigError: naming the torso, the shapes and the remedy.
-    """
+    """Refuse the torso of a network that does not fit what the network sees."""
     shape = obs_shape(env.observation_space(env.default_params))
     try:
         network_config.torso_of(config, shape, field)
@@ -69,78 +65,42 @@ def check_torso(config: Any, env: Environment, field: str) -> None:
         modules.check("torso", config.torso, [seen], (None,), words)
 
 
-def check_whole(
-    config: Any, field: str, inputs: list[Any], outputs: Any, words: str
-) -> None:
-    """Refuse a whole network of the user's own that does not fit.
-
-    Args:
-        field: `actor` or `critic`; nothing is checked where it holds a name.
-        inputs: Shape of each input, without the batch axis.
-        outputs: Shapes of what it must return, see `networks.modules.check`.
-        words: Words for the outputs in the message.
-
-    Raises:
-        ConfigError: naming the module and both shapes.
-    """
-    module = network_config.own(config, field)
-    if module is not None:
-        keys = network_config.keys_of(config, field)
-        seen = [observe.visible(shape, keys) for shape in inputs]
-        modules.check(field, module, seen, outputs, words)
-
-
-def check_keys(config: Any, env: Environment, shape: Any) -> None:
-    """Refuse keys of networks that an observation does not have.
-
-    Raises:
-        ConfigError: naming the field, the key and those that there are.
-    """
+def check_observations(config: Any, env: Environment) -> Any:
+    """Return the shape of observations; refuse keys and masks that do not fit them."""
+    space: Any = env.observation_space(env.default_params)
+    try:
+        shape = obs_shape(space)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
     there = observe.part_keys(shape) if isinstance(shape, Mapping) else ()
     for field in ("actor_keys", "critic_keys"):
         keys = getattr(config, field, ())
-        if isinstance(keys, tuple) and set(keys) <= set(there):
-            continue
-        has = f"has the keys {', '.join(there)}" if there else "is no dictionary"
-        raise ConfigError(
-            f'{field} must name keys of the observation, such as ("observation",), '
-            f"got {keys!r}, and that of {env.name} {has}."
-        )
-
-
-def check_mask(config: Any, env: Environment, shape: Any) -> None:
-    """Refuse a mask of actions that does not fit the actions, or has no use.
-
-    Raises:
-        ConfigError: naming the spaces and the remedy.
-    """
-    space: Any = env.observation_space(env.default_params)
+        if not isinstance(keys, tuple) or not set(keys) <= set(there):
+            raise ConfigError(
+                f'{field} must name keys of the observation, such as ("observation",), '
+                f"got {keys!r}; {env.name} has {', '.join(there) or 'none'}."
+            )
     actions = env.action_space(env.default_params)
-    if _is_hidden(space):
-        raise ConfigError(
-            f"{env.name} has the key {MASK!r} inside another part of its observation: "
-            f"a mask must be at the top, {_ONE_WAY}; rename what is none."
-        )
-    if not observe.has_mask(shape):
-        return
-    num, mask = network_config.mask_size(actions), space["action_mask"]
+    has_mask = observe.has_mask(shape)
+    mask = space["action_mask"] if has_mask else None
     is_flags = hasattr(mask, "bits") or (
         hasattr(mask, "low") and np.dtype(mask.dtype).kind in "biu"
     )
-    is_fit = is_flags and tuple(mask.shape) == (num,) and observe.part_keys(shape)
-    if not is_fit:
+    size = (network_config.mask_size(actions),)
+    is_fit = is_flags and tuple(mask.shape) == size and there
+    if _is_hidden(space) or (has_mask and not is_fit):
         raise ConfigError(
-            f"{env.name} has a mask of actions in {mask} under {MASK!r}, for the "
-            f"actions {actions}. A mask is for Discrete and MultiDiscrete actions, one "
-            f"truth value for each choice, beside an observation: {_ONE_WAY}."
+            f"{env.name} has a mask of the actions {actions} in {mask or space}. A "
+            "mask is for Discrete and MultiDiscrete actions, one truth value for each "
+            f"choice, under {MASK!r} at the top and beside an observation: "
+            'Dict({"observation": ..., "action_mask": envs.spaces.MultiBinary(A)}).'
         )
+    return shape
 
 
 def _is_hidden(space: Any, depth: int = 0) -> bool:
     """Return whether there is a mask's key below the top of a composite space."""
-    if not hasattr(space, "spaces"):
-        return False
-    parts = space.spaces
+    parts = getattr(space, "spaces", ())
     if isinstance(parts, dict) and depth and MASK in parts:
         return True
     inner = parts.values() if isinstance(parts, dict) else parts
@@ -148,31 +108,12 @@ def _is_hidden(space: Any, depth: int = 0) -> bool:
 
 
 def check_values(config: Any, env: Environment, outputs: int | None = None) -> None:
-    """Refuse a network that does not map observations to what each action is to have.
+    """Refuse environments and networks without a value for every action.
 
     Args:
-        config: Config with the fields of `NetworkConfig`.
-        outputs: Numbers that an action is to have; None for a value.
-
-    Raises:
-        ConfigError: actions are not discrete, or the network does not fit.
-    """
-    num_actions = check_discrete(config, env)
-    check_torsos(config, env, ("critic",))
-    shape = obs_shape(env.observation_space(env.default_params))
-    if outputs is None:
-        words, sizes = f"values of {num_actions} actions", (num_actions,)
-    else:
-        words = f"{outputs} numbers of the return of each of {num_actions} actions"
-        sizes = (num_actions, outputs)
-    check_whole(config, "critic", [shape], sizes, words)
-
-
-def check_discrete(config: Any, env: Environment) -> int:
-    """Refuse environments without a value for every action; return their number.
-
-    Raises:
-        ConfigError: naming the actions and what learns in them.
+        config: Config of the agent.
+        env: Environment with the actions.
+        outputs: Numbers of each action's return, or None for its mean.
     """
     space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):
@@ -182,7 +123,9 @@ def check_discrete(config: Any, env: Environment) -> int:
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
             f"{instead_of_values(space)}."
         )
-    return int(space.n)
+    each = "values" if outputs is None else f"{outputs} numbers of the return of each"
+    sizes = (int(space.n),) if outputs is None else (int(space.n), outputs)
+    check_networks(config, env, {"critic": (sizes, f"{each} of {space.n} actions")})
 
 
 def instead_of_values(space: Any) -> str:
@@ -193,11 +136,7 @@ def instead_of_values(space: Any) -> str:
 
 
 def check_rows(config: Any) -> None:
-    """Refuse rollouts that do not fall into minibatches of one size.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
+    """Refuse rollouts that do not fall into minibatches of one size."""
     minibatches, steps = config.num_minibatches, config.num_steps
     total = config.samples_per_update
     rows = f"num_envs * num_steps ({config.num_envs} * {steps} = {total})"
@@ -223,36 +162,8 @@ def check_rows(config: Any) -> None:
         )
 
 
-def check_memory_values(config: Any, env: Environment) -> None:
-    """Refuse networks that do not map observations to values of a memory.
-
-    Raises:
-        ConfigError: naming the actions, or the network, the shapes and the remedy.
-    """
-    num_actions = check_discrete(config, env)
-    size = checked_size(config, env)
-    check_head(config, "critic", size)
-    check_torsos(config, env, ("torso",))
-    words = f"values of {num_actions} actions"
-    check_whole(config, "critic", [(size,)], (num_actions,), words)
-
-
-def check_head(config: Any, field: str, size: int) -> None:
-    """Refuse a network by name that would not see the memory of `size` features."""
-    is_named = network_config.own(config, field) is None
-    if is_named and not network_config.is_auto(config, field):
-        raise ConfigError(
-            f"{field} must be auto or a flax module of memories [N, {size}], got "
-            f"{getattr(config, field)!r}, a torso of observations; give it as torso."
-        )
-
-
-def checked_size(config: Any, env: Environment) -> int:
-    """Refuse a memory that does not fit, and return the number of what heads see of it.
-
-    Raises:
-        ConfigError: naming the memory and the remedy.
-    """
+def _check_memory(config: Any, env: Environment, fields: tuple[str, ...]) -> int:
+    """Return the features that heads see of a memory; refuse one that does not fit."""
     try:
         kind = memories.kind_of(config.memory, config.memory_size)
     except ValueError as error:
@@ -260,59 +171,48 @@ def checked_size(config: Any, env: Environment) -> int:
             f"memory_size must fit the memory {config.memory}, got "
             f"{config.memory_size}: {error}."
         ) from None
-    if isinstance(config.memory, nn.Module):
-        check_torsos(config, env, ("torso",))
-        check_own(config, env, "torso")
+    for field in fields:
+        is_named = network_config.own(config, field) is None
+        if is_named and not network_config.is_auto(config, field):
+            raise ConfigError(
+                f"{field} must be auto or a flax module of memories [N, {kind.size}], "
+                f"got {getattr(config, field)!r}, a torso of observations; give it as "
+                "torso."
+            )
+    space = env.observation_space(env.default_params)
+    for field in ("torso", "critic"):
+        check_torso(config, env, field)
+        if isinstance(config.memory, nn.Module):
+            torso = network_config.torso_of(config, obs_shape(space), field)
+            features, _ = jax.eval_shape(
+                torso.init_with_output, jax.random.key(0), observe.example(space)
+            )
+            check_module(config.memory, features.shape[-1])
     return kind.size
 
 
-def check_own(config: Any, env: Environment, field: str) -> None:
-    """Refuse a memory of the user's own that does not fit a torso before it.
-
-    Args:
-        config: Config with the field `memory`, whose torso is checked.
-        env: Environment, from `resolve_env`.
-        field: Network that has the torso, see `network_config.torso_of`.
-
-    Raises:
-        ConfigError: naming the memory and the remedy.
-    """
-    if not isinstance(config.memory, nn.Module):
-        return
-    space = env.observation_space(env.default_params)
-    torso = network_config.torso_of(config, obs_shape(space), field)
-    features, _ = jax.eval_shape(
-        torso.init_with_output, jax.random.key(0), observe.example(space)
-    )
-    check_module(config.memory, features.shape[-1])
-
-
 def policy_gradient(config: Any, env: Environment) -> None:
-    """Check the networks, the head and the value loss against the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
+    """Check the networks, the head and the value loss against the environment."""
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     _check_standardised(config)
-    params = env.default_params
     try:
-        head = make_policy_head(env.action_space(params), config.policy)
-        shape = obs_shape(env.observation_space(params))
+        head = make_policy_head(env.action_space(env.default_params), config.policy)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-    if memory.has_memory(config):
-        size = checked_size(config, env)
-        _check_heads_of_memory(config, size)
-        check_torsos(config, env, ("torso",))
-        if memory.critic_has_own(config, shape):
-            check_torso(config, env, "critic")
-            check_own(config, env, "critic")
-        _check_whole_networks(config, head, (size,))
-    else:
-        check_shared(config)
-        check_torsos(config, env, ("actor", "critic"))
-        _check_whole_networks(config, head, shape)
+    check_shared(config)
+    wanted = {"actor": _outputs(head), "critic": ((), "one value per observation")}
+    check_networks(config, env, wanted)
+
+
+def _outputs(head: Head) -> tuple[Any, str]:
+    """The shapes of what a head takes of a whole network, and these in words."""
+    num = head.num_outputs
+    if head.is_discrete:
+        return (num,), f"logits of {num} actions"
+    if isinstance(head, MixedHead):
+        words = f"a pair of {num} logits and means, and {num} log standard deviations"
+        return [(num,), (num,)], words
+    return [(num,), (num,)], f"a pair of mean and log standard deviation of {num}"
 
 
 def _check_standardised(config: Any) -> None:
@@ -331,42 +231,17 @@ def _check_standardised(config: Any) -> None:
 
 def check_shared(config: Any) -> None:
     """Refuse to share a torso between networks that do not have one in common."""
-    if config.shared_torso and config.actor_keys != config.critic_keys:
+    if not config.shared_torso:
+        return
+    is_auto = all(
+        network_config.is_auto(config, field) for field in ("actor", "critic")
+    )
+    has_one = is_auto and config.actor_keys == config.critic_keys
+    if memory.has_memory(config) or not has_one:
         raise ConfigError(
-            "shared_torso needs actor_keys and critic_keys to be the same, got "
-            f"{config.actor_keys!r} and {config.critic_keys!r}."
+            "shared_torso needs actor and critic to be auto, with the same keys and "
+            "without a memory, which they share already."
         )
-    for field in ("actor", "critic") if config.shared_torso else ():
-        if not network_config.is_auto(config, field):
-            raise ConfigError(
-                f"shared_torso needs {field} to be auto, a head on the torso, got "
-                f"{network_config.described(config, field)}."
-            )
-
-
-def _check_heads_of_memory(config: Any, size: int) -> None:
-    """Refuse networks that would not see the memory of `size` features."""
-    if config.shared_torso:
-        raise ConfigError(
-            "shared_torso must be False with a memory, got True: actor and critic "
-            "share both wherever they see the same keys; leave it out."
-        )
-    for field in ("actor", "critic"):
-        check_head(config, field, size)
-
-
-def _check_whole_networks(config: Any, head: Head, shape: Any) -> None:
-    """Refuse whole networks of the user's own that do not fit head and values."""
-    num = head.num_outputs
-    outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
-    if head.is_discrete:
-        words = f"logits of {num} actions"
-    elif isinstance(head, MixedHead):
-        words = f"a pair of {num} logits and means, and {num} log standard deviations"
-    else:
-        words = f"a pair of mean and log standard deviation of {num} numbers"
-    check_whole(config, "actor", [shape], outputs, words)
-    check_whole(config, "critic", [shape], (), "one value per observation")
 
 
 def ppo(config: Any, env: Environment) -> None:

@@ -50,23 +50,20 @@ from purerl.algorithms import (
     checks,
     network_config,
     off_policy,
+    own_terms,
     replay_config,
 )
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.replay_config import PrioritisedConfig, ReplayConfig
-from purerl.config import (
+from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
+from purerl.config.fields import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
     SIZES,
     Check,
-    ConfigError,
-    check_idle,
-    config_dataclass,
-    dynamic,
     one_of,
-    static,
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
@@ -92,18 +89,10 @@ _QUANTILES = ("num_quantiles", "kappa", "num_tau_samples", "num_tau_prime_sample
 class QConfig(EpsilonConfig, ReplayConfig):
     """Fields of Q-learning from replay, with a memory or without."""
 
-    num_envs: int = static(
-        10, "Environments that one agent steps in parallel.", POSITIVE
-    )
-    target_update_interval: int = static(
-        50, "Gradient steps between updates of the target network.", POSITIVE
-    )
-    tau: float = dynamic(
-        1.0, "Share of the online network in an update of the target one.", FRACTION
-    )
-    max_grad_norm: float | None = dynamic(
-        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
-    )
+    num_envs: int = 10
+    target_update_interval: int = static(50, "Gradient steps per new target.", POSITIVE)
+    tau: float = dynamic(1.0, "Share of the network in a new target.", FRACTION)
+    max_grad_norm: float | None = dynamic(10.0, "Gradient clipping.", POSITIVE_OR_NONE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
@@ -113,65 +102,31 @@ class QConfig(EpsilonConfig, ReplayConfig):
 class DQNConfig(QConfig, PrioritisedConfig):
     """Deep Q-learning, its distributional kinds and its extensions."""
 
-    buffer_size: int = static(
-        10_000, "Transitions that are kept, in whole steps of all envs.", POSITIVE
-    )
-    batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
-    dueling: bool = static(
-        False, "Split the network into value and advantages, with a hidden layer each."
-    )
+    buffer_size: int = 10_000
+    batch_size: int = 128
+    dueling: bool = static(False, "Split into value and advantages, with a layer each.")
     values: str = static(
-        "expected",
-        "Statistic of the return that is learned: its mean (DQN), a distribution over "
-        "atoms (C51), quantiles (QR-DQN), or quantiles at drawn levels (IQN).",
-        one_of(*action_values.KINDS),
+        "expected", "What is learned of a return.", one_of(*action_values.KINDS)
     )
-    num_atoms: int = static(
-        101, "Number of atoms where values is categorical.", SEVERAL
-    )
+    num_atoms: int = static(101, "Atoms where values is categorical (C51).", SEVERAL)
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
     value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
     clip_targets: float | None = dynamic(
         None,
-        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1; None "
-        "for no bound.",
+        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1.",
         POSITIVE_OR_NONE,
     )
-    num_quantiles: int = static(
-        51, "Number of quantiles where values is quantile.", POSITIVE
-    )
-    num_tau_samples: int = static(
-        8, "Number of levels of the prediction where values is implicit.", POSITIVE
-    )
-    num_tau_prime_samples: int = static(
-        8, "Number of levels of the target where values is implicit.", POSITIVE
-    )
-    kappa: float = dynamic(
-        1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
-    )
-    noisy: bool = static(
-        False,
-        "Explore by noise in the weights of the head, which gets a hidden layer, in "
-        "place of epsilon.",
-    )
-    noisy_sigma: float = static(
-        0.5, "Noise at first, times the root of a layer's inputs.", NON_NEGATIVE
-    )
-    munchausen: bool = static(
-        False, "Add the policy's log-probability to rewards; targets are soft."
-    )
-    munchausen_alpha: float = dynamic(
-        0.9, "Share of the log-probability that is added.", FRACTION
-    )
-    munchausen_tau: float = dynamic(
-        0.03, "Temperature of the policy, in units of return.", POSITIVE
-    )
-    munchausen_clip: float = dynamic(
-        -1.0, "Lowest value of temperature times log-probability.", NON_POSITIVE
-    )
-    hidden_sizes: tuple[int, ...] = static(
-        (120, 84), "Units of each hidden layer.", SIZES
-    )
+    num_quantiles: int = static(51, "Quantiles where values is quantile.", POSITIVE)
+    num_tau_samples: int = static(8, "Levels where values is implicit (IQN).", POSITIVE)
+    num_tau_prime_samples: int = static(8, "Levels of targets (IQN).", POSITIVE)
+    kappa: float = dynamic(1.0, "Error where quantiles' loss turns linear.", POSITIVE)
+    noisy: bool = static(False, "Explore by noise in the head's weights, not epsilon.")
+    noisy_sigma: float = static(0.5, "First noise, times root of inputs.", NON_NEGATIVE)
+    munchausen: bool = static(False, "Add log-probabilities to rewards; soft targets.")
+    munchausen_alpha: float = dynamic(0.9, "Share of log-probs added.", FRACTION)
+    munchausen_tau: float = dynamic(0.03, "Temperature of the policy.", POSITIVE)
+    munchausen_clip: float = dynamic(-1.0, "Lowest tau times log-prob.", NON_POSITIVE)
+    hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each layer.", SIZES)
 
 
 def validate(config: DQNConfig, env: Environment) -> None:
@@ -558,6 +513,4 @@ def make_optimiser(
 
     if not heads:
         return own(restore)
-    return optimiser.beside(
-        own, partial(optimiser.of_heads, config, rate), restore, heads
-    )
+    return optimiser.beside(own, own_terms.of_heads(config, rate), restore, heads)

@@ -44,16 +44,8 @@ from purerl.algorithms.actor_critic import (
 from purerl.algorithms.off_policy import Batch, Learner
 from purerl.algorithms.replay_config import PrioritisedConfig
 from purerl.algorithms.replayed_memory import HEAD, WithMemory
-from purerl.config import (
-    FEW,
-    NON_NEGATIVE,
-    Check,
-    ConfigError,
-    check_idle,
-    config_dataclass,
-    dynamic,
-    static,
-)
+from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
+from purerl.config.fields import FEW, NON_NEGATIVE, Check
 from purerl.config.validation import is_concrete
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
@@ -61,6 +53,7 @@ from purerl.learning.branches import StepCount, change_or_wait
 from purerl.losses import HuberError, SquaredError, quantile, value_error
 from purerl.types import Array, Metrics, PyTree
 
+NONE_OR_SEVERAL = Check(lambda x: x == 0 or x >= 2, "must be 0 or at least 2")
 # The numbers of prioritised replay.
 PRIORITIES = ("priority_exponent", "importance_exponent")
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
@@ -95,31 +88,13 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
     policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss",)
 
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
-    critic_subset: int = static(
-        0, "Critics, drawn every time, that make a target; 0 takes all.", NON_NEGATIVE
-    )
-    num_quantiles: int = static(
-        0,
-        "Quantiles of the return that a critic gives (TQC has 25), with value_loss, or "
-        "Huber's where that is squared; 0 takes the mean alone.",
-        NON_NEGATIVE,
-    )
-    dropped_quantiles: int = static(
-        2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
-    )
-    num_atoms: int = static(
-        0,
-        "Atoms of a categorical critic (FastTD3: 101); 0 takes the mean alone.",
-        Check(lambda x: x == 0 or x >= 2, "must be 0 or at least 2"),
-    )
+    critic_subset: int = static(0, "Critics drawn for targets; 0: all.", NON_NEGATIVE)
+    num_quantiles: int = static(0, "Quantiles of a critic; 0: a mean.", NON_NEGATIVE)
+    dropped_quantiles: int = static(2, "Largest left out of targets.", NON_NEGATIVE)
+    num_atoms: int = static(0, "Atoms of a critic; 0: a mean.", NONE_OR_SEVERAL)
     value_min: float | None = dynamic(None, "Lowest atom, a return.", stays=True)
     value_max: float | None = dynamic(None, "Highest atom, a return.", stays=True)
-    target_std: float = static(
-        0.75,
-        "Std of the Gaussian that spreads a target over atoms, in their distances "
-        "(HL-Gauss); 0 shares it between its two neighbours.",
-        NON_NEGATIVE,
-    )
+    target_std: float = static(0.75, "Std of targets, in atoms.", NON_NEGATIVE)
 
     @property
     def policy_value(self) -> str:
@@ -148,12 +123,13 @@ def validate(config: EnsembleConfig) -> None:
             f"{config.critic_subset}; 0 takes all critics."
         )
     chosen = config.optimiser
-    if getattr(chosen, "needs_layers", False) and is_stacked(config):
+    if optimiser.sees_layers(chosen) and is_stacked(config):
         kind = type(chosen).__name__
         raise ConfigError(
             f"optimiser must not be {kind}() with num_critics {config.num_critics} and "
             f"critic_subset {config.critic_subset}: the layers of these critics lie "
-            f"side by side in one array, and {kind} must see them one by one."
+            f"side by side in one array. A class of yours that looks at numbers alone "
+            "says needs_layers = False."
         )
     if not config.prioritised:
         check_idle(config, PRIORITIES, "prioritised", "prioritised=True")

@@ -41,7 +41,6 @@ from purerl.envs.base import Environment
 from purerl.learning import averages
 from purerl.networks import observe
 from purerl.networks.distributions import is_discrete, make_head
-from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.rules import ActorCriticRule, RuleInputs, Targets
 from purerl.rules.check import check_rule
@@ -55,22 +54,17 @@ PREDICTION_SIZE = 30
 class LPGConfig(ActorConfig):
     """Learned policy gradient."""
 
-    num_envs: int = static(64, "Environments of one agent.", POSITIVE)
+    num_envs: int = 64
     num_steps: int = static(20, "Steps per environment and update.", POSITIVE)
     rule: Any = dynamic(ActorCriticRule(), "Rule that makes the targets.")
     prediction_size: int = static(AUTO, "Size of y; auto: the rule's.", POSITIVE)
     prediction_coef: float = dynamic(0.5, "Weight of the prediction.", NON_NEGATIVE)
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
-    learning_rate: float = dynamic(5e-3, "Step size of the optimiser.", POSITIVE)
+    learning_rate: float = 5e-3
     optimiser: Any = dynamic(Adam(), "Optimiser of policy and prediction.")
     max_grad_norm: float | None = dynamic(None, "Gradient clipping.", POSITIVE_OR_NONE)
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     shared_torso: bool = static(False, "Give policy and prediction one torso.")
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * self.num_steps
 
     @property
     def sequential_steps(self) -> int:
@@ -106,13 +100,12 @@ def validate(config: LPGConfig, env: Environment) -> None:
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
     checks.check_shared(config)
-    checks.check_torsos(config, env, ("actor", "critic"))
-    shape = obs_shape(env.observation_space(env.default_params))
     num, size = make_head(space, "auto").num_outputs, config.prediction_size
-    words = f"logits of {num} actions"
-    checks.check_whole(config, "actor", [shape], (num,), words)
-    words = f"{size} logits of the prediction"
-    checks.check_whole(config, "critic", [shape], (size,), words)
+    wanted = {
+        "actor": ((num,), f"logits of {num} actions"),
+        "critic": ((size,), f"{size} logits of the prediction"),
+    }
+    checks.check_networks(config, env, wanted)
 
 
 def make(

@@ -27,11 +27,13 @@ rollout after it was played, and no policy has it.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 
+from purerl import networks
 from purerl.accelerator.kernels import forget
 from purerl.acting import rollout
 from purerl.acting.rollout import Memories, of_actor
@@ -62,28 +64,6 @@ CRITIC_FEATURES = "<features of the critic>"
 """The key of what the critic remembers, beside what the actor does."""
 
 
-def memory_field(default: str) -> Any:
-    """Declare the field `memory` of an algorithm with a memory."""
-    return static(
-        default,
-        f"Memory after the torso: none, {', '.join(memories.NAMES)}; or a module of "
-        "sequences, or its import path.",
-        MEMORY,
-    )
-
-
-def size_field() -> Any:
-    """Declare the field `memory_size` of an algorithm with a memory."""
-    return static(128, "Units of a memory by name.", WIDTH)
-
-
-def head_sizes_field(default: tuple[int, ...] = ()) -> Any:
-    """Declare the field `head_sizes` of an algorithm with a memory."""
-    return static(
-        default, "Units of each hidden layer between the memory and its heads.", SIZES
-    )
-
-
 def has_memory(config: Any) -> bool:
     """Return whether an algorithm with a config remembers the episode."""
     memory = getattr(config, "memory", NONE)
@@ -91,14 +71,19 @@ def has_memory(config: Any) -> bool:
 
 
 @config_dataclass
-class MemoryConfig(ObservedConfig):
-    """Fields of an algorithm that learns from rollouts and may have a memory."""
+class MemoryFields(ObservedConfig):
+    """Fields of a memory between the torso and the heads."""
 
-    memory: Any = memory_field(NONE)
-    memory_size: int = size_field()
-    head_sizes: tuple[int, ...] = head_sizes_field()
+    memory: Any = static(NONE, "Memory after the torso: a name or a module.", MEMORY)
+    memory_size: int = static(128, "Units of a memory by name.", WIDTH)
+    head_sizes: tuple[int, ...] = static((), "Units between memory and heads.", SIZES)
     sequence_length: int = static(AUTO, "Sequence; auto takes num_steps.", POSITIVE)
     burn_in: int = static(0, "Steps that only warm a stored memory up.", NON_NEGATIVE)
+
+
+@config_dataclass
+class MemoryConfig(MemoryFields):
+    """Fields of an algorithm that learns from rollouts and may have a memory."""
 
     @property
     def samples_per_update(self) -> int:
@@ -110,13 +95,18 @@ class MemoryConfig(ObservedConfig):
         return self.steps_per_update // self.sequence_length
 
     @property
-    def steps_of_gradient(self) -> int:
-        """Steps in time, one after the other, of a gradient step."""
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update; a gradient step runs through time too."""
+        config: Any = self
+        num_steps = in_time = number_of(config, "num_steps")
         if not has_memory(self):
-            return 1
-        if is_auto(self.sequence_length):
-            return number_of(self, "num_steps")
-        return self.sequence_length + self.burn_in
+            in_time = 1
+        elif not is_auto(self.sequence_length):
+            in_time = self.sequence_length + self.burn_in
+        gradient_steps = number_of(config, "num_epochs")
+        return (
+            num_steps + gradient_steps * number_of(config, "num_minibatches") * in_time
+        )
 
 
 class Memory(NamedTuple):
@@ -273,6 +263,41 @@ def build(config: Any, shape: Any) -> Memory | None:
     if critic_has_own(config, shape):
         critic_core = kind.core(network_config.torso_of(config, shape, "critic"))
     return Memory(kind.core(network_config.torso_of(config, shape)), kind, critic_core)
+
+
+def value_network(
+    config: Any, memory: Memory | None, shape: Any, num_actions: int
+) -> nn.Module:
+    """Make the action values of observations, or of what a memory shows of them.
+
+    Args:
+        config: Config of the agent.
+        memory: Memory between torso and head, if there is one.
+        shape: Shape of the features of one observation.
+        num_actions: Number of the actions.
+    """
+    shape = shape if memory is None else memory.head_shape(shape)
+    is_masked = observe.has_mask(shape)
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        sizes, stream = getattr(config, "head_sizes", ()), None
+        if memory is None:
+            torso = network_config.torso_of(config, shape, "critic")
+        else:
+            layers = network_config.dense_layers(config, sizes)
+            torso = observe.viewed(layers, shape)
+        if memory is not None and getattr(config, "dueling", False):
+            width = (memory.kind.size, *sizes)[-1:]
+            stream = partial(network_config.dense_layers, config, width)
+        network = networks.DiscreteCritic(
+            torso,
+            num_actions,
+            stream,
+            stream is not None,
+            is_masked,
+            config.critic_gain,
+        )
+    return networks.Masked(network) if is_masked else network
 
 
 def critic_has_own(config: Any, shape: Any) -> bool:

@@ -186,11 +186,8 @@ class Hooks(NamedTuple):
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
             one gradient step; `count` says where the step stands among all. A metric of
             the policy is 0 where the policy took no step.
-        policy_delay: Gradient steps per step of the policy, the last of which moves
-            it; None for an algorithm whose metrics are all of every gradient step.
         draw_shared: `(key, shape) -> choices [*shape, ...]` of gradient steps that all
             devices make alike; the noise of `learn` is then a pair, these second.
-        is_recurrent: Whether the agent has a memory and learns from sequences.
         recall: `(learner, prepare, before, played) -> played` with the memories of what
             never acts beside those of the actor; None where there are none.
         shown: `(learner.params, batch) -> (parameters by network, samples)`, what the
@@ -202,9 +199,7 @@ class Hooks(NamedTuple):
     explore: Callable[..., tuple[Array, PyTree]]
     draw_noise: rollout.Draw
     learn: Callable[[Any, Any, PyTree, StepCount], tuple[Any, Array, Metrics]]
-    policy_delay: int | None = None
     draw_shared: rollout.Draw | None = None
-    is_recurrent: bool = False
     recall: Callable[..., rollout.Played] | None = None
     shown: Callable[[PyTree, Any], tuple[PyTree, extra.Samples]] = _own
 
@@ -472,7 +467,7 @@ def remember(
     if hooks.recall is not None:
         prepare = partial(observe.prepare, agent, experience.obs_moments)
         played = hooks.recall(learner, prepare, experience.memory, played)
-    if hooks.is_recurrent:
+    if agent.memory is not None:
         played = rollout.without_bad(played)
     transitions = played.transitions
     items = agent.replay.store(experience.memory, played.memories, transitions)
@@ -539,7 +534,7 @@ def learn_if_due(
     # Priorities are as large as the buffer, so they are not computed to be thrown away.
     if kernels.traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
-    if hooks.is_recurrent:  # Gradient steps through time are not unrolled.
+    if hooks.agent.memory is not None:  # Gradient steps through time are not unrolled.
         return change_where(due, learn, carry)
     return learn(carry, due)
 
@@ -680,10 +675,12 @@ def report(
 
 def _counts(hooks: Hooks, before: Array, end: Array) -> Metrics:
     """The counts of what happened in an update: the weights of its averages."""
-    after_it = hooks.agent.config.gradient_steps_before(end)
+    config = hooks.agent.config
+    after_it = config.gradient_steps_before(end)
     counts = {"gradient_steps": after_it - before}
-    if hooks.policy_delay is not None:
-        delay = jnp.uint32(hooks.policy_delay)
+    # Gradient steps per step of the policy, the last of which moves it, if it waits.
+    if period := getattr(config, "policy_delay", None):
+        delay = jnp.uint32(period)
         counts["policy_steps"] = (after_it // delay - before // delay).astype(jnp.int32)
     return counts
 

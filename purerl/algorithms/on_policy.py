@@ -156,6 +156,8 @@ class OnPolicyState(NamedTuple):
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
+        level_buffer: Levels that PLR replays; () elsewhere. It is not called `buffer`:
+            checkpoints let a field of that name grow with the run.
     """
 
     params: dict[str, PyTree]
@@ -166,6 +168,7 @@ class OnPolicyState(NamedTuple):
     memory: PyTree
     key: Array
     update: Array
+    level_buffer: PyTree = ()
 
 
 class Learned(NamedTuple):
@@ -310,14 +313,13 @@ def learn_and_report(
         seen = to_features(agent.obs_space, played.transitions.obs)
         seen = after(seen, last, axis)
         moments = observe.merge_moments(agent.obs_space, moments, seen, axis)
-    new = OnPolicyState(
+    new = state._replace(
         params=learned.params,
         opt_state=learned.opt_state,
         obs_moments=moments,
         reward_scale=scale,
         envs=played.envs,
         memory=played.memory,
-        key=state.key,
         update=state.update + 1,
     )
     if config.metrics:

@@ -15,36 +15,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import schedules
 from purerl.acting.rollout import Played
 from purerl.algorithms import lpg, on_policy, policy_gradient, ppo, pqn, vpg
-from purerl.algorithms import memory as memories
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch
-from purerl.envs.base import Environment
 from purerl.keys import update_keys
 from purerl.learning import averages
 from purerl.learning.returns import rewards_to_go
 from purerl.networks import observe
-from purerl.networks.observe import obs_shape
-from purerl.optimisers.first_order import is_known
-from purerl.rules.check import moves_policy
 from purerl.types import Array, PyTree
 
 OuterLoss = Callable[[Any, Any, Any], Array]
 """`(parts, state, rollout) -> []`, a number that is to become small."""
-
-
-class Constant(NamedTuple):
-    """The reason for which the gradient of a field is zero whatever the data.
-
-    Attributes:
-        why: Reason, as it follows "for".
-        remedy: What to do, a sentence.
-    """
-
-    why: str
-    remedy: str = "Leave it out, or use purerl.evolve."
 
 
 class Outer(NamedTuple):
@@ -53,17 +35,12 @@ class Outer(NamedTuple):
     Attributes:
         make_agent: `(config, env) -> Agent`, with which the losses look at a rollout.
         losses: Outer losses by name; the first is the default.
-        constant: Function from a config to why the gradient of some fields is zero, by
-            name of the field.
-        alone: `(config, env, field) -> bool`, whether a field moves the critic alone in
-            an update, or what stands in its place, so that it acts on the policy from
-            the next update on only.
+        constant: Why the gradient of some fields is zero whatever the data, by name.
     """
 
     make_agent: Callable[..., Agent]
     losses: Mapping[str, OuterLoss]
-    constant: Callable[[Any], Mapping[str, Constant]] = lambda config: {}
-    alone: Callable[[Any, Environment, str], bool] = lambda config, env, field: False
+    constant: Mapping[str, str] = {}
 
 
 def collect_next(agent: Agent, state: OnPolicyState) -> Played:
@@ -182,60 +159,13 @@ def returns_of_lpg(agent: Agent, state: OnPolicyState, played: Played) -> Array:
     return -(weight * agent.head.log_prob(outputs, seen.action)).mean()
 
 
-def _constant_of_ppo(config: Any) -> Mapping[str, Constant]:
-    found = {"target_kl": Constant("it only decides how many passes an update makes")}
-    if config.num_epochs * config.num_minibatches == 1:
-        found["policy_loss"] = Constant(
-            "the only gradient step of an update is made at ratio 1, where every drift "
-            "is flat (num_epochs * num_minibatches = 1)",
-            "Set num_epochs=2 or more, or leave it out.",
-        )
-    return found
-
-
-def _constant_of_pqn(config: Any) -> Mapping[str, Constant]:
-    del config
-    why = "it only chooses actions, and data are constants to a meta-gradient"
-    names = "epsilon_start", "epsilon_end", "epsilon_fraction", "epsilon_steps"
-    return dict.fromkeys(names, Constant(why))
-
-
-def _alone_in_vpg(config: Any, env: Environment, field: str) -> bool:
-    del config, env
-    # The critic is fitted after the policy's step, and a shared torso is the actor's.
-    return field.split(".")[0] in ("critic_learning_rate", "value_loss")
-
-
-def _alone_in_ppo(config: Any, env: Environment, field: str) -> bool:
-    is_apart = not config.shared_torso
-    if memories.has_memory(config):
-        shape = obs_shape(env.observation_space(env.default_params))
-        is_apart = memories.critic_has_own(config, shape)
-    name = field.split(".")[0]
-    is_one_step = config.num_epochs * config.num_minibatches == 1
-    if name == "critic_learning_rate" and is_one_step:
-        return True
-    is_apart = is_apart and config.max_grad_norm is None and is_known(config.optimiser)
-    return is_apart and name in ("critic_learning_rate", "value_coef", "value_loss")
-
-
-def _alone_in_lpg(config: lpg.LPGConfig, env: Environment, field: str) -> bool:
-    del env
-    is_apart = not config.shared_torso and config.max_grad_norm is None
-    if not (is_apart and is_known(config.optimiser)):
-        return False
-    name, _, part = field.partition(".")
-    if name != "rule" or schedules.is_moving(config.rule):
-        return name == "prediction_coef"
-    return bool(part) and not moves_policy(config.rule, part, config.prediction_size)
-
-
+_COLLECTS = "it only chooses actions, and data are constants to a meta-gradient"
+_EPSILONS = "epsilon_start", "epsilon_end", "epsilon_fraction", "epsilon_steps"
 PPO = Outer(
     policy_gradient.make_agent,
     _actor_critic(ppo.targets),
-    _constant_of_ppo,
-    _alone_in_ppo,
+    {"target_kl": "it only decides how many passes an update makes"},
 )
-VPG = Outer(policy_gradient.make_agent, _actor_critic(vpg.targets), alone=_alone_in_vpg)
-LPG = Outer(lpg.make_agent, {"policy_gradient": returns_of_lpg}, alone=_alone_in_lpg)
-PQN = Outer(pqn.make_agent, {"td_error": td_error}, _constant_of_pqn)
+VPG = Outer(policy_gradient.make_agent, _actor_critic(vpg.targets))
+LPG = Outer(lpg.make_agent, {"policy_gradient": returns_of_lpg})
+PQN = Outer(pqn.make_agent, {"td_error": td_error}, dict.fromkeys(_EPSILONS, _COLLECTS))

@@ -20,6 +20,7 @@ from purerl.learning.minibatches import Passes
 from purerl.losses import extra
 from purerl.losses.extra import Samples
 from purerl.networks import observe
+from purerl.optimisers import Adam
 from purerl.types import Array, Metrics, PyTree
 
 AddGradient = Callable[..., tuple[PyTree, Metrics]]
@@ -76,7 +77,7 @@ class OwnTerms(NamedTuple):
             return optimiser.of_config(config, own, anneal)
         return optimiser.beside(
             lambda _: optimiser.of_config(config, own, anneal),
-            partial(optimiser.of_heads, config, anneal(config.learning_rate)),
+            of_heads(config, anneal(config.learning_rate)),
             optimiser.layers_of(params),
             heads,
         )
@@ -143,6 +144,12 @@ class OwnTerms(NamedTuple):
             samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
         samples = samples._replace(own=_own(samples))
         return extra.added(self.terms, params, samples, _apply(agent), key)
+
+
+def of_heads(config: Any, rate: Array | float) -> optimiser.Make:
+    """Return what makes Adam for the terms' networks, clipped apart."""
+    frozen = optimiser.frozen_in(config.frozen)
+    return partial(optimiser.make, Adam(), rate, config.max_grad_norm, frozen=frozen)
 
 
 def of_config(config: Any) -> OwnTerms | None:

@@ -29,7 +29,7 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.acting import rollout
-from purerl.acting.rollout import EnvCarry, carry_of, start_of
+from purerl.acting.rollout import carry_of, start_of
 from purerl.algorithms import checks, on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
@@ -38,7 +38,6 @@ from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
-from purerl.learning import averages
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
@@ -51,10 +50,10 @@ _DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
 class PLRConfig(PPOConfig):
     """Prioritised level replay, with PPO."""
 
-    env: Any = static("Maze-v0", "Environment id, or an environment object.")
-    env_wrappers: tuple[str, ...] = static(("RandomLevels",), "The last: RandomLevels.")
-    total_timesteps: int = static(5_000_000, "Environment steps of an agent.", POSITIVE)
-    num_envs: int = static(32, "Environments, each in a level of its own.", POSITIVE)
+    env: Any = "Maze-v0"
+    env_wrappers: tuple[str, ...] = ("RandomLevels",)
+    total_timesteps: int = 5_000_000
+    num_envs: int = 32
     num_steps: int = static(256, "Steps, which end every episode.", POSITIVE)
     buffer_size: int = static(4_000, "Levels that are kept, K.", POSITIVE)
     replay_probability: float = dynamic(0.8, "Share of updates that replay.", FRACTION)
@@ -73,53 +72,18 @@ class PLRConfig(PPOConfig):
         known = self.replay_probability, self.min_fill
         if self.learn_on_new or any(isinstance(x, Tracer | Schedule) for x in known):
             return
-        if float(self.replay_probability) == 0:
-            raise ConfigError(
-                "replay_probability must be greater than 0 with learn_on_new=False, "
-                "got 0: only replayed levels are learned from; learn_on_new=True with "
-                "0 is domain randomisation."
-            )
         # The threshold is rounded as `choose` rounds it.
         fill = np.float32(self.min_fill) * np.float32(self.buffer_size)
         needed = max(1, math.ceil(fill))
         num_updates = self.total_timesteps // self.steps_per_update
         drawn = max(0, num_updates - 1) * self.num_envs
-        if drawn < needed:
+        if drawn < needed or float(self.replay_probability) == 0:
             raise ConfigError(
-                f"total_timesteps={self.total_timesteps:,} plays {drawn:,} levels "
-                f"before the last update, and {needed:,} (min_fill x buffer_size) are "
-                "needed before any is replayed: with learn_on_new=False nothing is "
-                "learned. Give more total_timesteps, or a smaller buffer_size."
+                "with learn_on_new=False only replayed levels are learned from, and "
+                f"none would be: replay_probability is {self.replay_probability:g}; "
+                f"{drawn:,} levels are played before the last update of the "
+                f"{needed:,} (min_fill x buffer_size) that are needed."
             )
-
-
-class PLRState(NamedTuple):
-    """Everything that training carries: PPO's state, and the buffer.
-
-    Attributes:
-        params: Parameters of `actor` and `critic`; this field and those up to `update`
-            are as in `OnPolicyState`.
-        opt_state: State of the optimiser.
-        obs_moments: Statistics of the observations.
-        reward_scale: Statistics of the returns, which scale rewards.
-        envs: The environments between two updates; `envs.state.level` is what is
-            played.
-        memory: Memory of the running episodes.
-        key: The agent's key, which never changes.
-        update: Number of updates done, int32 `[]`; it is the time of the buffer.
-        level_buffer: Levels that can be replayed.
-    """
-
-    params: dict[str, PyTree]
-    opt_state: PyTree
-    obs_moments: PyTree
-    reward_scale: averages.RewardScale
-    envs: EnvCarry
-    memory: PyTree
-    key: Array
-    update: Array
-    # It is not called `buffer`: checkpoints let a field of that name grow with the run.
-    level_buffer: levels.LevelBuffer
 
 
 class Chosen(NamedTuple):
@@ -186,21 +150,19 @@ def make(
     )
 
 
-def init(agent: Agent, key: Array) -> PLRState:
+def init(agent: Agent, key: Array) -> OnPolicyState:
     """Make fresh networks, environments in new levels, and an empty buffer."""
     state = on_policy.algorithm(agent, ppo.learn).init(key)
     level = jax.tree.map(lambda x: x[0], state.envs.state.level)
-    return PLRState(
-        **state._asdict(), level_buffer=levels.empty(level, agent.config.buffer_size)
-    )
+    return state._replace(level_buffer=levels.empty(level, agent.config.buffer_size))
 
 
-def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
+def step(agent: Agent, state: OnPolicyState) -> tuple[OnPolicyState, Metrics]:
     """Make one update: choose levels, play them, learn, and score them."""
     config, buffer = agent.config, state.level_buffer
     keys = update_keys(state, _NUM_KEYS)
     chosen = choose(agent, state, keys)
-    before = begin(agent, ppo_state(state), chosen.levels, keys[_BEGIN])
+    before = begin(agent, state, chosen.levels, keys[_BEGIN])
     played = on_policy.collect(agent, before, keys[:3])
     after, metrics = on_policy.learn_and_report(
         agent, ppo.learn, before, played, keys[3]
@@ -215,7 +177,7 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
     results = score(agent, before, played, best)
     again = levels.update(buffer, chosen.places, results, state.update)
     offered = levels.insert(
-        buffer, chosen.levels, results, state.update, priorities_of(config)
+        buffer, chosen.levels, results, state.update, *_numbers(config)
     )
     buffer = levels.select(chosen.is_replay, again, offered)
     metrics |= {
@@ -223,10 +185,10 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
         "level_score": results.score.mean(),
         "levels_kept": buffer.size.astype(jnp.float32),
     }
-    return PLRState(**after._asdict(), level_buffer=buffer), metrics
+    return after._replace(level_buffer=buffer), metrics
 
 
-def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
+def choose(agent: Agent, state: OnPolicyState, keys: Array) -> Chosen:
     """Choose the levels of an update, all of them new or all from the buffer.
 
     Args:
@@ -237,7 +199,7 @@ def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
     is_ready = buffer.size >= config.min_fill * config.buffer_size
     is_asked = jax.random.uniform(keys[_DECIDE]) < config.replay_probability
     is_replay = (buffer.size > 0) & is_ready & is_asked
-    chances = levels.replay_probabilities(buffer, state.update, priorities_of(config))
+    chances = levels.replay_probabilities(buffer, state.update, *_numbers(config))
     places = levels.draw(keys[_DRAW], chances, config.num_envs)
     each = jax.random.split(keys[_NEW], config.num_envs)
     new = jax.vmap(env.draw_level, (0, None))(each, agent.stepper.params)
@@ -291,12 +253,6 @@ def score(
     return levels.Result(levels.positive_value_loss(advantage), best)
 
 
-def priorities_of(config: PLRConfig) -> levels.Priorities:
-    """Return the numbers of the replay distribution."""
-    return levels.Priorities(config.temperature, config.staleness_coef)
-
-
-def ppo_state(state: PLRState) -> OnPolicyState:
-    """Return PPO's part of the state."""
-    shared: dict[str, Any] = {n: getattr(state, n) for n in OnPolicyState._fields}
-    return OnPolicyState(**shared)
+def _numbers(config: PLRConfig) -> tuple[Array | float, Array | float]:
+    """The numbers of the replay distribution."""
+    return config.temperature, config.staleness_coef

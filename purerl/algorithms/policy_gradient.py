@@ -20,7 +20,7 @@ from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
-from purerl.config import config_dataclass, dynamic, number_of, static
+from purerl.config import config_dataclass, dynamic, static
 from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.learning import averages, optimiser
@@ -54,11 +54,6 @@ class PolicyGradientConfig(ActorConfig):
     log_std_init: float = static(0.0, "Initial log standard deviation.")
     state_dependent_std: bool = static(False, "Let the actor output the log std too.")
     shared_torso: bool = static(False, "Give actor and critic one common torso.")
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * number_of(self, "num_steps")
 
 
 def make_critic(config: Any, shape: Any, torso: nn.Module | None = None) -> nn.Module:

@@ -25,7 +25,7 @@ from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.memory import MemoryConfig, has_memory
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
-from purerl.config import config_dataclass, dynamic, is_auto, number_of, static
+from purerl.config import config_dataclass, dynamic, is_auto, static
 from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
@@ -57,7 +57,7 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
     max_grad_norm: float | None = dynamic(0.5, "Gradient clipping.", POSITIVE_OR_NONE)
     optimiser: Any = dynamic(Adam(eps=1e-5), "Optimiser of actor and critic.")
-    anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
+    anneal_learning_rate: bool = True
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
     )
@@ -66,13 +66,6 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     normalize_whole_batch: bool = static(False, "Standardise advantages per update.")
     normalize_observations: bool = by_actions(static, False, True, "Normalise inputs;")
     normalize_rewards: bool = by_actions(static, False, True, "Scale rewards;")
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update; a gradient step runs through time too."""
-        num_epochs = number_of(self, "num_epochs")
-        gradient_steps = num_epochs * number_of(self, "num_minibatches")
-        return number_of(self, "num_steps") + gradient_steps * self.steps_of_gradient
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return CleanRL's numbers for the kind of actions; see the module."""

@@ -29,15 +29,13 @@ gradient step. Here a rollout begins with the memory that was stored before it, 
 from functools import partial
 from typing import Any, NamedTuple
 
-from purerl import networks
 from purerl.accelerator import columns
 from purerl.acting import exploration
 from purerl.acting.exploration import EpsilonConfig
 from purerl.acting.rollout import Played
-from purerl.algorithms import checks, network_config, on_policy
+from purerl.algorithms import checks, on_policy
 from purerl.algorithms import memory as memories
 from purerl.algorithms.memory import MemoryConfig
-from purerl.algorithms.network_config import ACTIVATION
 from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import config_dataclass, dynamic, static
 from purerl.config.fields import FRACTION, LAYERS, POSITIVE, POSITIVE_OR_NONE
@@ -56,32 +54,21 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class PQNConfig(EpsilonConfig, MemoryConfig):
     """The config of parallel Q-learning."""
 
-    num_envs: int = static(32, "Environments of one agent.", POSITIVE)
+    num_envs: int = 32
     num_steps: int = static(64, "Steps per environment and update.", POSITIVE)
     num_epochs: int = static(4, "Passes over the rollout per update.", POSITIVE)
     num_minibatches: int = static(16, "Gradient steps per pass.", POSITIVE)
-    learning_rate: float = dynamic(1e-3, "Step size of the optimiser.", POSITIVE)
+    learning_rate: float = 1e-3
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     optimiser: Any = dynamic(RAdam(), "Optimiser of the network.")
     max_grad_norm: float | None = dynamic(10.0, "Gradient clipping.", POSITIVE_OR_NONE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
-    epsilon_end: float = exploration.end_field(0.2)
-    epsilon_fraction: float = exploration.fraction_field(0.2)
+    epsilon_end: float = 0.2
+    epsilon_fraction: float = 0.2
     hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each layer.", LAYERS)
-    activation: str = static("relu", "Activation of hidden layers.", ACTIVATION)
-    layer_norm: bool = static(True, "Layer norms, in place of a target network.")
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update; a gradient step runs through time too."""
-        gradient_steps = self.num_epochs * self.num_minibatches
-        return self.num_steps + gradient_steps * self.steps_of_gradient
+    activation: str = "relu"
+    layer_norm: bool = True
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps; sequences are rollouts."""
@@ -92,8 +79,8 @@ class PQNConfig(EpsilonConfig, MemoryConfig):
 class RecurrentPQNConfig(PQNConfig):
     """PQN with a GRU in the place of the second hidden layer."""
 
-    hidden_sizes: tuple[int, ...] = static((128,), "Units before the memory.", LAYERS)
-    memory: Any = memories.memory_field("gru")
+    hidden_sizes: tuple[int, ...] = (128,)
+    memory: Any = "gru"
 
 
 class Batch(NamedTuple):
@@ -112,10 +99,7 @@ def validate(config: PQNConfig, env: Environment) -> None:
     """
     checks.check_rows(config)
     exploration.check_share(config)
-    if memories.has_memory(config):
-        checks.check_memory_values(config, env)
-    else:
-        checks.check_values(config, env)
+    checks.check_values(config, env)
     check_value_loss(config.value_loss)
 
 
@@ -135,25 +119,11 @@ def make_agent(
     actions: Any = env.action_space(agent.stepper.params)
     num_actions = int(actions.n)
     return agent._replace(
-        networks={"q": _make_network(config, shape, num_actions, agent.memory)},
+        networks={
+            "q": memories.value_network(config, agent.memory, shape, num_actions)
+        },
         behaviour=_epsilon_greedy(config, shape, num_actions),
     )
-
-
-def _make_network(
-    config: PQNConfig, shape: Any, num_actions: int, memory: memories.Memory | None
-) -> Any:
-    """The action values of observations, or of what a memory shows of them."""
-    seen = shape if memory is None else memory.head_shape(shape)
-    network = network_config.whole(config, "critic", seen)
-    if network is None:
-        if memory is None:
-            torso = network_config.torso_of(config, shape, "critic")
-        else:
-            layers = network_config.dense_layers(config, config.head_sizes)
-            torso = observe.viewed(layers, seen)
-        network = networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-    return networks.Masked(network) if observe.has_mask(seen) else network
 
 
 def _epsilon_greedy(config: PQNConfig, shape: Any, num_actions: int) -> Behaviour:

@@ -42,21 +42,11 @@ from purerl.acting import exploration, rollout
 from purerl.algorithms import checks, network_config, off_policy, replay_config
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
-from purerl.algorithms.memory import CORE, Memory
+from purerl.algorithms.memory import CORE, MemoryFields
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.pieces import reject_stateless_act
-from purerl.config import (
-    FRACTION,
-    LAYERS,
-    NON_NEGATIVE,
-    POSITIVE,
-    SIZES,
-    ConfigError,
-    check_idle,
-    config_dataclass,
-    dynamic,
-    static,
-)
+from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, LAYERS, NON_NEGATIVE, POSITIVE
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import returns, sequences, small_networks
@@ -71,46 +61,25 @@ _PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
 
 
 @config_dataclass
-class RecurrentDQNConfig(QConfig):
+class RecurrentDQNConfig(QConfig, MemoryFields):
     """Deep Q-learning with a memory, from a replay buffer of sequences (R2D2)."""
 
-    sequence_length: int = static(
-        16, "Steps of a sequence, and of every environment in an update.", POSITIVE
-    )
-    burn_in: int = static(
-        8, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
-    )
-    buffer_size: int = static(
-        10_000, "Steps that are kept, in whole sequences of all envs.", POSITIVE
-    )
+    sequence_length: int = 16
+    burn_in: int = 8
+    buffer_size: int = 10_000
     batch_size: int = static(32, "Sequences of one gradient step.", POSITIVE)
-    gradient_steps: int = static(4, "Gradient steps of an update.", POSITIVE)
-    n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
-    dueling: bool = static(
-        False, "Split the head into value and advantages, with a hidden layer each."
-    )
-    value_rescaling: bool = static(
-        False,
-        "Learn values on the scale of sign(x) (sqrt(|x| + 1) - 1) + 0.001 x.",
-    )
-    prioritised: bool = static(
-        False, "Sample sequences in proportion to their TD errors."
-    )
-    priority_eta: float = dynamic(
-        0.9, "Weight of a sequence's largest TD error, against their mean.", FRACTION
-    )
+    gradient_steps: int = 4
+    n_step: int = 5
+    dueling: bool = static(False, "Split into value and advantages, with a layer each.")
+    value_rescaling: bool = static(False, "Learn squeezed values, as R2D2 does.")
+    prioritised: bool = static(False, "Sample in proportion to TD errors.")
+    priority_eta: float = dynamic(0.9, "Weight of the largest TD error.", FRACTION)
     priority_exponent: float = dynamic(0.9, "Power of the priority.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.6, "Power of the importance weights at first; it grows to 1.", FRACTION
-    )
-    hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory.", LAYERS
-    )
-    memory: Any = memories.memory_field("gru")
-    memory_size: int = memories.size_field()
-    head_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer between the memory and the values.", SIZES
-    )
+    importance_exponent: float = dynamic(0.6, "First power of the weights.", FRACTION)
+    hidden_sizes: tuple[int, ...] = static((128,), "Units before the memory.", LAYERS)
+    memory: Any = "gru"
+    memory_size: int = 128
+    head_sizes: tuple[int, ...] = ()
 
     @property
     def capacity(self) -> int:
@@ -134,7 +103,7 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
     replay_config.validate_sequences(config)
     replay_config.validate_learning(config)
     exploration.check_share(config)
-    checks.check_memory_values(config, env)
+    checks.check_values(config, env)
     if config.dueling and network_config.own(config, "critic") is not None:
         raise ConfigError(
             "dueling must be False where critic is a whole network of your own, got "
@@ -163,30 +132,8 @@ def build(
     config, shape = agent.config, observe.obs_shape(agent.obs_space)
     memory = memories.build(config, shape)
     assert memory is not None
-    network = _make_network(config, memory, shape, agent.head.num_outputs)
+    network = memories.value_network(config, memory, shape, agent.head.num_outputs)
     return agent._replace(memory=memory, network=network)
-
-
-def _make_network(
-    config: RecurrentDQNConfig, memory: Memory, of_obs: Any, num_actions: int
-) -> Any:
-    """The network from memories to a value per action."""
-    shape = memory.head_shape(of_obs)
-    is_masked = observe.has_mask(shape)
-    network = network_config.whole(config, "critic", shape)
-    if network is None:
-        layers = network_config.dense_layers(config, config.head_sizes)
-        width = (memory.kind.size, *config.head_sizes)[-1:]
-        stream = partial(network_config.dense_layers, config, width)
-        network = networks.DiscreteCritic(
-            observe.viewed(layers, shape),
-            num_actions,
-            stream if config.dueling else None,
-            config.dueling,
-            is_masked,
-            config.critic_gain,
-        )
-    return networks.Masked(network) if is_masked else network
 
 
 def init(agent: Agent, key: Array) -> State:
@@ -226,7 +173,6 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         explore=explore,
         draw_noise=lambda key, shape: (),
         learn=partial(learn, agent, restore),
-        is_recurrent=True,
         shown=partial(_shown, agent, restore),
     )
 

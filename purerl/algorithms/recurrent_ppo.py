@@ -10,10 +10,8 @@ sizes stay, because a gradient step goes through all steps of a rollout.
 
 from typing import Any
 
-from purerl.algorithms.memory import head_sizes_field, memory_field
-from purerl.algorithms.network_config import ACTIVATION
 from purerl.algorithms.ppo import PPOConfig
-from purerl.config import LAYERS, POSITIVE, config_dataclass, static
+from purerl.config import POSITIVE, config_dataclass, static
 
 
 @config_dataclass
@@ -23,7 +21,7 @@ class RecurrentPPOConfig(PPOConfig):
     num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
     num_epochs: int = static(4, "Passes over the rollout per update.", POSITIVE)
     num_minibatches: int = static(4, "Gradient steps per pass.", POSITIVE)
-    hidden_sizes: tuple[int, ...] = static((128,), "Units before the memory.", LAYERS)
-    memory: Any = memory_field("gru")
-    head_sizes: tuple[int, ...] = head_sizes_field((128,))
-    activation: str = static("relu", "Activation of hidden layers.", ACTIVATION)
+    hidden_sizes: tuple[int, ...] = (128,)
+    memory: Any = "gru"
+    head_sizes: tuple[int, ...] = (128,)
+    activation: str = "relu"

@@ -6,43 +6,26 @@ import jax.numpy as jnp
 
 from purerl.algorithms.memory import NONE, has_memory
 from purerl.algorithms.network_config import ObservedConfig
-from purerl.config import (
-    FRACTION,
-    MAX_ENV_STEPS,
-    NON_NEGATIVE,
-    POSITIVE,
-    Check,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
+from purerl.config import MAX_ENV_STEPS, ConfigError, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, Check
 from purerl.losses.check import check_value_loss
 from purerl.losses.value import SquaredError
-from purerl.networks.layers import ACTIVATIONS
 from purerl.types import Array
+
+STEPS = Check(lambda x: x >= -1, "must be -1 or greater")
 
 
 @config_dataclass
 class ReplayConfig(ObservedConfig):
     """Fields and arithmetic of replay, whether of steps or of sequences."""
 
-    gradient_steps: int = static(
-        1, "Gradient steps per round, where updates_per_step is 0.", POSITIVE
-    )
-    buffer_size: int = static(
-        100_000, "Transitions that are kept, in whole steps of all envs.", POSITIVE
-    )
+    gradient_steps: int = static(1, "Gradient steps per round.", POSITIVE)
+    buffer_size: int = static(100_000, "Environment steps that are kept.", POSITIVE)
     batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
     n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
-    learning_starts: int = static(
-        1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
-    )
+    learning_starts: int = static(1_000, "Steps before learning begins.", NON_NEGATIVE)
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    activation: str = static(
-        "relu", "Activation function after each hidden layer.", one_of(*ACTIVATIONS)
-    )
+    activation: str = "relu"
 
     # A subclass says how many there are, and what it remembers.
     num_steps = rounds_per_update = sequence_length = 1
@@ -127,23 +110,15 @@ class ReplayConfig(ObservedConfig):
 class OffPolicyConfig(ReplayConfig):
     """Fields of every algorithm whose rounds are as long as the user wants."""
 
-    num_envs: int = static(
-        1, "Environments that one agent steps in parallel.", POSITIVE
-    )
+    num_envs: int = static(1, "Environments of one agent.", POSITIVE)
     num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
     updates_per_step: float = static(
         0.0,
         "Gradient steps per environment step; 0 takes gradient_steps.",
         NON_NEGATIVE,
     )
-    rounds_per_update: int = static(
-        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
-    )
-    random_steps: int = static(
-        -1,
-        "Environment steps with random actions; -1 takes learning_starts.",
-        Check(lambda x: x >= -1, "must be -1 or greater"),
-    )
+    rounds_per_update: int = static(100, "Rounds in one row of metrics.", POSITIVE)
+    random_steps: int = static(-1, "Random steps; -1 takes learning_starts.", STEPS)
 
     @property
     def gradient_steps_per_round(self) -> int:
@@ -186,13 +161,9 @@ class OffPolicyConfig(ReplayConfig):
 class PrioritisedConfig(OffPolicyConfig):
     """Fields of an algorithm that may replay steps by priority."""
 
-    prioritised: bool = static(
-        False, "Sample in proportion to the TD error, of several critics their mean."
-    )
+    prioritised: bool = static(False, "Sample in proportion to TD errors.")
     priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
-    )
+    importance_exponent: float = dynamic(0.4, "First power of the weights.", FRACTION)
 
 
 def validate(config: OffPolicyConfig) -> None:

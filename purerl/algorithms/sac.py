@@ -59,15 +59,8 @@ from purerl.algorithms.actor_critic import LOG_STD, Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.memory import has_memory
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
-from purerl.config import (
-    FRACTION,
-    POSITIVE,
-    POSITIVE_OR_NONE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    static,
-)
+from purerl.config import ConfigError, config_dataclass, dynamic, static
+from purerl.config.fields import FRACTION, POSITIVE, POSITIVE_OR_NONE
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import after, pmean
@@ -84,37 +77,23 @@ class SACConfig(EnsembleConfig):
 
     policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy")
 
-    temperature_init: float = dynamic(
-        1.0, "Initial temperature alpha, the weight of the entropy.", POSITIVE
-    )
-    learn_temperature: bool = static(
-        True, "Learn the temperature, or keep it at temperature_init."
-    )
+    temperature_init: float = dynamic(1.0, "First weight of the entropy.", POSITIVE)
+    learn_temperature: bool = static(True, "Learn the temperature, or keep the first.")
     temperature_learning_rate: float | None = dynamic(
         None,
         "Step size of the temperature; None takes learning_rate.",
         POSITIVE_OR_NONE,
     )
     entropy_per_dimension: float = dynamic(
-        -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
+        -1.0, "Target entropy per dimension in nats."
     )
     entropy_share: float = dynamic(
-        0.5, "Target entropy of n discrete actions, as a share of log n.", FRACTION
+        0.5, "Target entropy, in log n (discrete).", FRACTION
     )
-    policy_delay: int = static(
-        1, "Gradient steps of the critics per step of policy and temperature.", POSITIVE
-    )
-    target_update_interval: int = static(
-        1, "Gradient steps between updates of the target networks.", POSITIVE
-    )
-    crossq: bool = static(
-        False,
-        "Batch normalisation in policy and critics, whose targets come from the same "
-        "pass: no target networks, tau or target_update_interval (CrossQ).",
-    )
-    log_std_min: float = static(
-        -20.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
-    )
+    policy_delay: int = static(1, "Gradient steps per step of the policy.", POSITIVE)
+    target_update_interval: int = static(1, "Gradient steps per new target.", POSITIVE)
+    crossq: bool = static(False, "Batch norms in place of target networks (CrossQ).")
+    log_std_min: float = static(-20.0, "Smallest log std; the largest is 2.", LOG_STD)
 
 
 def validate(config: SACConfig, env: Environment) -> None:
@@ -150,7 +129,7 @@ def _check_crossq(config: SACConfig, env: Environment) -> None:
         for field in ("actor", "critic")
     ):
         chosen = "a torso, actor or critic other than the dense layers of a vector"
-    elif getattr(config.optimiser, "needs_layers", False) and not isinstance(
+    elif optimiser.sees_layers(config.optimiser) and not isinstance(
         config.optimiser, Muon
     ):
         # What sees all layers would take running statistics for parameters.

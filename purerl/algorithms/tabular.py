@@ -48,20 +48,15 @@ NONE = -1  # Stands in the place of a next action that is not chosen yet.
 class TabularConfig(TrainConfig):
     """Q-learning, SARSA, expected SARSA and double Q-learning with a table."""
 
-    env: Any = static("GridWorld-v0", "Environment with numbered states.")
-    total_timesteps: int = static(100_000, "Environment steps of one agent.", POSITIVE)
+    env: Any = "GridWorld-v0"
+    total_timesteps: int = 100_000
     num_envs: int = static(1, "Environments; errors in a cell are averaged.", POSITIVE)
     num_steps: int = static(100, "Steps between two rows of metrics.", POSITIVE)
     method: str = static("q_learning", "What is bootstrapped on.", one_of(*METHODS))
-    gamma: float = dynamic(0.9, "Discount per step.", FRACTION)
+    gamma: float = 0.9
     learning_rate: float = dynamic(0.1, "Share of its error a value moves.", FRACTION)
     epsilon: float = dynamic(0.1, "Share of random actions.", FRACTION)
     initial_value: float = dynamic(0.0, "Value of every action at first.")
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * self.num_steps
 
     @property
     def sequential_steps(self) -> int:

@@ -40,19 +40,15 @@ from purerl.algorithms import actor_critic, ensembles
 from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
-from purerl.config import (
-    NON_NEGATIVE,
-    POSITIVE,
-    Check,
-    config_dataclass,
-    dynamic,
-    static,
-)
+from purerl.config import config_dataclass, dynamic, static
+from purerl.config.fields import NON_NEGATIVE, POSITIVE, Check
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
 from purerl.types import Algorithm, Array, Metrics, PyTree
+
+NONE_OR_NON_NEGATIVE = Check(lambda x: x is None or x >= 0, NON_NEGATIVE.words)
 
 
 @config_dataclass
@@ -61,24 +57,15 @@ class TD3Config(EnsembleConfig):
 
     usual_value: ClassVar[str] = "first"
 
-    exploration_noise: float = dynamic(
-        0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
-    )
+    exploration_noise: float = dynamic(0.1, "Std of noise in actions.", NON_NEGATIVE)
     exploration_noise_max: float | None = dynamic(
         None,
-        "Std of the noise of the last environment, those between spaced evenly from "
-        "exploration_noise (PQL); None takes one std.",
-        Check(lambda x: x is None or x >= 0, NON_NEGATIVE.words),
+        "Std of the last environment's noise, others between (PQL).",
+        NONE_OR_NON_NEGATIVE,
     )
-    policy_noise: float = dynamic(
-        0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
-    )
-    noise_clip: float = dynamic(
-        0.5, "Largest noise on the target's action, to either side.", NON_NEGATIVE
-    )
-    policy_delay: int = static(
-        2, "Gradient steps of the critics per step of policy and targets.", POSITIVE
-    )
+    policy_noise: float = dynamic(0.2, "Std of noise in targets.", NON_NEGATIVE)
+    noise_clip: float = dynamic(0.5, "Largest noise in targets.", NON_NEGATIVE)
+    policy_delay: int = static(2, "Gradient steps per step of the policy.", POSITIVE)
 
 
 def validate(config: TD3Config, env: Environment) -> None:

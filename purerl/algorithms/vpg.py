@@ -23,6 +23,7 @@ steps spread over 8 environments. Our networks start orthogonal, the policy's la
 near zero.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -36,12 +37,13 @@ from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, POSITIVE, one_of
+from purerl.config.fields import POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.averages import RewardScale, after, pmean, standardise
 from purerl.learning.optimiser import frozen_in
 from purerl.learning.returns import rewards_to_go
+from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -49,16 +51,16 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class VPGConfig(PolicyGradientConfig):
     """Vanilla policy gradient."""
 
-    num_envs: int = static(8, "Environments of one agent.", POSITIVE)
-    num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
-    learning_rate: float = dynamic(3e-4, "Step size of the policy.", POSITIVE)
+    num_envs: int = 8
+    num_steps: int = 500
+    learning_rate: float = 3e-4
     critic_learning_rate: float = dynamic(1e-3, "Step size of the critic.", POSITIVE)
     critic_iterations: int = static(80, "Gradient steps of the critic.", POSITIVE)
     advantage: str = static("gae", "Weight of actions.", one_of("gae", "rewards_to_go"))
     baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
-    gae_lambda: float = dynamic(0.97, "Trace decay of the advantage.", FRACTION)
+    gae_lambda: float = 0.97
     normalize_advantages: bool = static(True, "Standardise advantages over the batch.")
-    log_std_init: float = static(-0.5, "Initial log standard deviation.")
+    log_std_init: float = -0.5
 
     @property
     def sequential_steps(self) -> int:
@@ -85,13 +87,13 @@ def make(
 ) -> Algorithm:
     """Bind VPG to a config and an environment; arguments as of `ppo.make`."""
     agent = policy_gradient.make_agent(config, env, axis_name)
-    return on_policy.algorithm(agent, learn, partial(init_optimisers, agent.config))
+    return on_policy.algorithm(agent, learn, partial(init_optimisers, agent))
 
 
-def init_optimisers(config: VPGConfig, params: dict[str, PyTree]) -> PyTree:
-    """Return the states of the optimisers; `actor` and `critic` have one each."""
+def init_optimisers(agent: Agent, params: dict[str, PyTree]) -> PyTree:
+    """Return the states of the optimisers; every network has one of its own."""
     return {
-        name: optimiser_of(config, name, network).init(optimiser.flatten(network)[0])
+        name: optimiser_of(agent, name, network).init(optimiser.flatten(network)[0])
         for name, network in params.items()
     }
 
@@ -100,23 +102,22 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     """Take one gradient step on the policy, then many on the value function."""
     del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
-    batch = on_policy.flatten(samples)
-    terms, heads, heads_opt = None, {}, {}
+    batch, axis, add, moved = on_policy.flatten(samples), agent.axis_name, None, {}
     if agent.terms is not None:
-        terms = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
-        heads, heads_opt = _move_heads(agent, state, terms, agent.terms.heads)
-    if heads:
-        last = sum(jnp.sum(x) for x in jax.tree.leaves(heads))
-        batch = after(batch, jnp.asarray(last), agent.axis_name)
-    actor, actor_opt, losses = improve_policy(agent, state, batch, terms)
+        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        for name in agent.terms.heads:  # They learn by the terms alone.
+            moved[name] = descend(agent, state, name, _nothing, add)
+            last = optimiser.flatten(moved[name][0])[0].sum()
+            batch = after(batch, last, axis)
+    moved["actor"] = improve_policy(agent, state, batch, add)
+    params = {**state.params, "actor": moved["actor"][0]}
     # Averages over devices must come one after another: see `averages`.
-    last = after(batch, losses["approx_kl"], agent.axis_name)
-    moved = state._replace(params={**state.params, "actor": actor})
-    critic, critic_opt, value_losses = fit_value(agent, moved, last, terms)
+    last = after(batch, moved["actor"][2]["approx_kl"], axis)
+    moved["critic"] = fit_value(agent, state._replace(params=params), last, add)
     return Learned(
-        params={"actor": actor, "critic": critic, **heads},
-        opt_state={"actor": actor_opt, "critic": critic_opt, **heads_opt},
-        metrics=losses | value_losses,
+        params={name: found[0] for name, found in moved.items()},
+        opt_state={name: found[1] for name, found in moved.items()},
+        metrics=moved["actor"][2] | moved["critic"][2],
         reward_scale=reward_scale,
         value_and_target=(batch.value, batch.target),
     )
@@ -145,71 +146,24 @@ def targets(
     return batch, scale
 
 
-def _move_heads(
-    agent: Agent, state: OnPolicyState, terms: AddGradient, names: tuple[str, ...]
-) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
-    """Return the networks of the user's own terms, and their optimisers' states."""
-    if not names:
-        return {}, {}
-    own = {name: state.params[name] for name in names}
-    zeros = jax.tree.map(jnp.zeros_like, own)
-    grads, _ = terms(zeros, lambda own: {**state.params, **own}, own)
-    grads = pmean(grads, agent.axis_name)
-    heads, states = {}, {}
-    for name in names:
-        gradient = optimiser.flatten(grads[name])[0]
-        heads[name], states[name] = _step(agent, state, name, gradient)
-    return heads, states
-
-
-def _step(
-    agent: Agent, state: OnPolicyState, name: str, gradient: Array
-) -> tuple[PyTree, PyTree]:
-    """A network after a step along its flat gradient, and its optimiser's state."""
-    params = state.params[name]
-    flat, restore = optimiser.flatten(params)
-    optim = optimiser_of(agent.config, name, params, agent, state.update)
-    moves, opt_state = optim.update(gradient, state.opt_state[name], flat)
-    return restore(flat + moves), opt_state  # type: ignore[operator]
+Moved = tuple[PyTree, PyTree, Metrics]
+"""A network, its optimiser's state, and what its steps report."""
 
 
 def improve_policy(
-    agent: Agent,
-    state: OnPolicyState,
-    batch: Batch,
-    terms: AddGradient | None = None,
-) -> tuple[PyTree, PyTree, Metrics]:
-    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
+    agent: Agent, state: OnPolicyState, batch: Batch, add: AddGradient | None = None
+) -> Moved:
+    """Take one gradient step on the policy; `add` is that of the user's own terms."""
 
-    `terms` adds the gradient of the user's own terms, if there are any.
-    """
-    config, params = agent.config, state.params
-    flat, restore = optimiser.flatten(params["actor"])
+    def loss(actor: PyTree) -> tuple[Array, Metrics]:
+        return policy_loss(agent, actor, batch)
 
-    def loss(flat: Array) -> tuple[Array, Metrics]:
-        return policy_loss(agent, restore(flat), batch)
-
-    grads, metrics = jax.grad(loss, has_aux=True)(flat)
-    if terms is not None:
-
-        def with_actor(flat: Array) -> PyTree:
-            return {**params, "actor": restore(flat)}
-
-        grads, found = terms(grads, with_actor, flat)
-        metrics = {**metrics, **found}
-    grads, metrics = pmean((grads, metrics), agent.axis_name)
-    actor, opt_state = _step(agent, state, "actor", grads)
-
+    actor, opt_state, metrics = descend(agent, state, "actor", loss, add)
     outputs = agent.actor.apply(actor, batch.obs)
     log_ratio = agent.head.log_prob(outputs, batch.action) - batch.log_prob
     # KL(old || new) by the samples of the old policy: k3 in Schulman (2020).
     divergence = (jnp.expm1(log_ratio) - log_ratio).mean()
-    # What is frozen does not move, and counts for nothing in the norm.
-    frozen = frozen_in(config.frozen, "actor")
-    layers = optimiser.layers_of(params["actor"])
-    still = optimiser.keep_frozen(optax.identity(), layers, frozen)
-    moving: Any = still.update(grads, optax.EmptyState(), grads)[0]
-    metrics["grad_norm"] = optax.tree.norm(moving)
+    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     metrics["approx_kl"] = pmean(divergence, agent.axis_name)
     return actor, opt_state, metrics
 
@@ -224,68 +178,79 @@ def policy_loss(agent: Agent, actor: PyTree, batch: Batch) -> tuple[Array, Metri
 
 
 def fit_value(
-    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
-) -> tuple[PyTree, PyTree, Metrics]:
-    """Regress on the targets; return the critic, its optimiser's state, losses.
+    agent: Agent, state: OnPolicyState, batch: Batch, add: AddGradient | None = None
+) -> Moved:
+    """Regress on the targets, by `critic_iterations` steps.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step. A shared torso is the actor's: it stays as the policy's
-    step left it, and the critic's head alone is fitted to its features. `terms` are
-    the user's own, which every step minimises too.
+    step left it, and the critic's head alone is fitted to its features.
     """
-    config, critic = agent.config, state.params["critic"]
-    optim = optimiser_of(config, "critic", critic, agent, state.update)
-    flat, restore = optimiser.flatten(critic)
-    inputs = agent.inputs(state.params, batch.obs)
+    config, inputs = agent.config, agent.inputs(state.params, batch.obs)
 
-    def loss(flat: Array) -> Array:
-        value: Any = agent.critic.apply(restore(flat), inputs)
-        return config.value_loss(value, batch.target, batch.value).mean()
+    def loss(critic: PyTree) -> tuple[Array, Metrics]:
+        value: Any = agent.critic.apply(critic, inputs)
+        error = config.value_loss(value, batch.target, batch.value).mean()
+        return error, {"value_loss": error}
 
-    def with_critic(flat: Array) -> PyTree:
-        return {**state.params, "critic": restore(flat)}
+    steps = config.critic_iterations
+    critic, opt_state, each = descend(agent, state, "critic", loss, add, steps)
+    errors = each["value_loss"]
+    return critic, opt_state, {"value_loss": errors[0], "value_loss_last": errors[-1]}
 
-    def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
+
+def descend(
+    agent: Agent,
+    state: OnPolicyState,
+    name: str,
+    loss: Callable[[PyTree], tuple[Array, Metrics]],
+    add: AddGradient | None = None,
+    steps: int | None = None,
+) -> Moved:
+    """Take a gradient step on a network, or `steps` of them with metrics `[steps]`."""
+    flat, restore = optimiser.flatten(state.params[name])
+    optim = optimiser_of(agent, name, state.params[name], state.update)
+
+    def restored(flat: Array) -> PyTree:
+        return {**state.params, name: restore(flat)}
+
+    def step(carry: tuple, _: None = None) -> tuple[tuple, Metrics]:
         flat, opt_state = carry
-        error, grads = jax.value_and_grad(loss)(flat)
-        if terms is not None:
-            grads, _ = terms(grads, with_critic, flat)
-        error, grads = pmean((error, grads), agent.axis_name)
-        updates, opt_state = optim.update(grads, opt_state, flat)
-        return (flat + updates, opt_state), error
+        grads, metrics = jax.grad(lambda x: loss(restore(x)), has_aux=True)(flat)
+        if add is not None:
+            grads, found = add(grads, restored, flat)
+            metrics = {**metrics, **found}
+        grads, metrics = pmean((grads, metrics), agent.axis_name)
+        moves, opt_state = optim.update(grads, opt_state, flat)
+        return (flat + moves, opt_state), metrics  # type: ignore[operator]
 
-    start = flat, state.opt_state["critic"]
-    (flat, opt_state), errors = jax.lax.scan(
-        minimise, start, length=config.critic_iterations
-    )
-    losses = {"value_loss": errors[0], "value_loss_last": errors[-1]}
-    return restore(flat), opt_state, losses
+    start = flat, state.opt_state[name]
+    if steps is None:
+        (flat, opt_state), metrics = step(start)
+    else:
+        (flat, opt_state), metrics = jax.lax.scan(step, start, length=steps)
+    return restore(flat), opt_state, metrics
+
+
+def _nothing(params: PyTree) -> tuple[Array, Metrics]:
+    del params
+    return jnp.zeros(()), {}
 
 
 def optimiser_of(
-    config: VPGConfig,
-    name: str,
-    params: PyTree,
-    agent: Agent | None = None,
-    update: Any = 0,
+    agent: Agent, name: str, params: PyTree, update: Any = 0
 ) -> optax.GradientTransformation:
-    """Return the optimiser of a network, on a flat vector of its parameters.
-
-    Args:
-        name: `actor`, `critic` or the name of a term of the user's own.
-        params: Parameters of that network.
-        agent: The agent, whose run the step size may follow.
-        update: Number of updates done.
-    """
+    """Return the optimiser of a network, on a flat vector of its parameters."""
+    config = agent.config
     chosen, rate = config.optimiser, config.learning_rate
     if name not in ("actor", "critic"):  # The network of a term of the user's own.
-        chosen = optax.adam
+        chosen = Adam()
     if name == "critic":
-        chosen = optimiser.without_noise(chosen)
-        rate = config.critic_learning_rate
-    if agent is not None:
-        rate = on_policy.learning_rate(agent, rate, update)
-    layers = optimiser.layers_of(params)
-    return optimiser.transformation(
-        chosen, rate, layers, frozen_in(config.frozen, name)
+        chosen, rate = optimiser.without_noise(chosen), config.critic_learning_rate
+    return optimiser.make(
+        chosen,
+        on_policy.learning_rate(agent, rate, update),
+        layers=optimiser.layers_of(params),
+        frozen=frozen_in(config.frozen, name),
+        measured=name == "actor",
     )

@@ -17,7 +17,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.estimate import Device
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
-from purerl.execution.memory import require_number
+from purerl.execution.memory import require_listing
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
@@ -27,7 +27,7 @@ from purerl.runner.start import (
     read_start,
     with_values_of_start,
 )
-from purerl.scale.devices import make_workers, use_all_cores
+from purerl.scale.devices import use_all_cores
 from purerl.train import bind
 
 
@@ -115,8 +115,8 @@ def show_cost(asked: RunOptions, parsed: Any, device: Device | None) -> None:
     bound = bind(with_values_of_start(start, asked.config))
     if asked.folder is not None:
         manifest.check_new(asked.folder)
-    if device is None:
-        require_number(bound, num_seeds(asked.seeds), make_workers())
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
+    require_listing(num_seeds(asked.seeds), steps)
     seeds = check_seeds(asked.seeds)
     begun = None if start is None else read_start(start, bound, seeds)
     if device is not None:

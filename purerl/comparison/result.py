@@ -26,7 +26,14 @@ from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
 from purerl.report.statistics import heading_of, missing
 from purerl.runner.arguments import stored_folder
-from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.base import (
+    Member,
+    Piece,
+    TrackedRun,
+    ended,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Group, Told
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
@@ -357,7 +364,7 @@ class Comparison(Shown):
             lambda: [self._ended(number, *pair) for pair, number in numbers.items()],
         )
 
-    def _ended(self, number: int, environment: str, setting: str) -> Ended:
+    def _ended(self, number: int, environment: str, setting: str) -> Piece:
         """Rows of all seeds together: means under the name itself, and extremes."""
         scores = self.found[environment, setting]
         rows: list[dict[str, Any]] = [
@@ -371,7 +378,7 @@ class Comparison(Shown):
         title = f"{environment}, {setting}" if several else setting
         changes = self.about["settings"][setting] or {}
         member = Member(title, None, {**where, **changes})
-        return Ended(number, member, [*rows, {**last, **measures}])
+        return ended(number, member, [*rows, {**last, **measures}])
 
     def save(self) -> None:
         """Write the table as CSV and a picture of the curves into the folder."""

@@ -124,7 +124,9 @@ class TrainConfig:
 
     @property
     def steps_per_update(self) -> int:
-        """Environment steps of one update, over all environments of an agent."""
+        """Environment steps of one update, `num_envs * num_steps` of a rollout."""
+        if hasattr(self, "num_steps"):
+            return self.num_envs * number_of(self, "num_steps")
         raise NotImplementedError(
             f"{type(self).__name__} must have a property steps_per_update: the "
             "environment steps of one update, such as self.num_envs * self.num_steps."
@@ -132,7 +134,12 @@ class TrainConfig:
 
     @property
     def sequential_steps(self) -> int:
-        """Operations of one update that wait for one another; weighs evaluations."""
+        """Operations of one update that wait for one another; weighs evaluations.
+
+        They are those of a rollout and one gradient step, where nothing else is said.
+        """
+        if hasattr(self, "num_steps"):
+            return number_of(self, "num_steps") + 1
         raise NotImplementedError(
             f"{type(self).__name__} must have a property sequential_steps: environment "
             "and gradient steps of one update that wait for one another, such as "

@@ -6,7 +6,8 @@ field made with `dynamic` is a leaf: it may be traced, vmapped and overridden by
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -147,7 +148,10 @@ def values_by_actions(config: Any, kind: str) -> dict[str, Any]:
 
 
 def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:
-    metadata = {"help": help, "check": check, **more}
+    return _declared(default, {"help": help, "check": check, **more})
+
+
+def _declared(default: Any, metadata: Mapping[str, Any]) -> Any:
     if type(default).__hash__ is None or dataclasses.is_dataclass(default):
         return dataclasses.field(default_factory=lambda: default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -187,9 +191,19 @@ ConfigT = TypeVar("ConfigT")
 def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
     """Apply `flax.struct.dataclass`, but keep the config's own `replace`.
 
-    A name that is no field gets the sentence of `replace`, with a guess at what was
-    meant.
+    A plain default, such as `num_envs: int = 8`, keeps what the class above says of the
+    field: whether it is structure, its help and its check. A name that is no field gets
+    the sentence of `replace`, with a guess at what was meant.
     """
+    above = {
+        field.name: field
+        for base in reversed(cls.__mro__[1:])
+        for field in getattr(base, "__dataclass_fields__", {}).values()
+    }
+    for name in inspect.get_annotations(cls):
+        default = cls.__dict__.get(name, dataclasses.MISSING)
+        if name in above and not isinstance(default, dataclasses.Field):
+            setattr(cls, name, _declared(default, above[name].metadata))
     replace = cls.replace  # type: ignore[attr-defined]
     cls = struct.dataclass(cls)
     cls.replace = replace  # type: ignore[attr-defined]

@@ -65,11 +65,6 @@ class BanditConfig(TrainConfig):
     num_evaluations: int = static(0, "Evaluations of the best arm.", NON_NEGATIVE)
 
     @property
-    def steps_per_update(self) -> int:
-        """Pulls of one update."""
-        return self.num_envs * self.num_steps
-
-    @property
     def sequential_steps(self) -> int:
         """Dependent steps of one update."""
         return self.num_steps

@@ -42,15 +42,14 @@ class HostedProgram:
         num_steps: T, steps of every environment in a round.
         keeps_states: Whether an update leaves the state as it was that it began with;
             not where it is so large that there is no room or time for two.
-        compile_seconds: Seconds spent tracing and compiling.
+        compile_seconds: Seconds spent tracing and compiling so far.
 
     Raises:
         ConfigError: the algorithm has no pieces, or an agent does not fit the memory.
     """
 
     def __init__(self, bound: Bound) -> None:
-        began = time.perf_counter()
-        self.bound = bound
+        self.bound, self.compile_seconds = bound, 0.0
         algorithm = bound.algorithm(bound.config)
         if algorithm.hosted is None:
             raise ConfigError(
@@ -58,65 +57,45 @@ class HostedProgram:
                 "which is stepped on the host: its Algorithm has no field hosted, the "
                 "update in pieces; see purerl.types.Hosted."
             )
-        self._algorithm, self._make = algorithm, algorithm.hosted
-        sizes = algorithm.hosted(jnp.int32(0))
+        hosted, self._recurrence = algorithm.hosted, recurrence_of(algorithm)
+        sizes = hosted(jnp.int32(0))
         self.num_rounds, self.num_steps = sizes.num_rounds, sizes.num_steps
-        self._recurrence = recurrence_of(algorithm)
-        require_agent(self.member_shapes(), 1, make_workers()[0])
-        self.keeps_states = least_bytes(self.member_shapes()) <= _MOST_KEPT
-        self._compile()
-        self.compile_seconds = time.perf_counter() - began
-
-    def _compile(self) -> None:
-        """Compile all pieces for the shapes that they have."""
-        config, hosted = self.bound.config, self._make
-        key = jax.random.key(0)
-        self.init = _compiled(self._algorithm.init, key)
-        state = jax.eval_shape(self._algorithm.init, key)
-        obs, update = state.envs.obs, state.update
-        self.restart = _compiled(
-            lambda s, x: hosted(s.update).restart(s, x), state, obs
-        )
-
-        def begin(state: Any) -> Any:
-            return hosted(state.update).begin(state)
+        shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+        require_agent(shapes, 1, make_workers()[0])
+        self.keeps_states = least_bytes(shapes) <= _MOST_KEPT
 
         def finish(update: Array, work: PyTree, reports: PyTree) -> Any:
             return hosted(update).finish(work, reports)
 
-        act, learn = _act(hosted), _learn(hosted)
-        self.begin = _compiled(begin, state, donate=None if self.keeps_states else 0)
-        work, memory, noise = jax.eval_shape(begin, state)
-        number, done = np.int32(0), jax.ShapeDtypeStruct((config.num_envs,), bool)
-        acting = (update, work, noise, (number, number), obs, memory, done)
-        self.act = _compiled(act, *acting)
-        raw, outputs, _, memory = jax.eval_shape(act, *acting)
-        played = self._played_shapes(state.envs, (obs, raw, outputs, memory))
-        learning = (update, work, number, *played)
-        self.learn = _compiled(learn, *learning, donate=1)
-        _, report = jax.eval_shape(learn, *learning)
-        reports = _stacked_shapes(report, self.num_rounds)
-        self.finish = _compiled(finish, update, work, reports, donate=1)
-        self._seeds = _compiled(_seeds, state)
-        lanes = config.eval_episodes
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
-        blank = jax.eval_shape(partial(self._recurrence.init, (lanes,)))
-        seen = _stacked_shapes(one, lanes)
-        self.policy = _compiled(self._recurrence.act, state, seen, blank)
+        keeps = None if self.keeps_states else 0
+        self.init = self._compiled(algorithm.init)
+        self.restart = self._compiled(lambda s, x: hosted(s.update).restart(s, x))
+        self.begin = self._compiled(lambda s: hosted(s.update).begin(s), keeps)
+        self.act = self._compiled(_act(hosted))
+        self.learn = self._compiled(_learn(hosted), donate=1)
+        self.finish = self._compiled(finish, donate=1)
+        self.policy = self._compiled(self._recurrence.act)
+        self._seeds = self._compiled(_seeds)
 
-    def _played_shapes(self, envs: Any, chosen: tuple) -> tuple:
-        """Shapes of what `learn` gets of the steps of a round."""
-        obs, raw, outputs, memory = _stacked_shapes(chosen, self.num_steps)
-        shape = (self.num_steps, self.bound.config.num_envs)
-        number: Any = jax.ShapeDtypeStruct(shape, np.float32)
-        flag: Any = jax.ShapeDtypeStruct(shape, bool)
-        scalar: Any = jax.ShapeDtypeStruct(shape, np.int32)
-        transitions = Transition(obs, raw, outputs, number, obs, flag, flag)
-        return envs, transitions, memory, (number, scalar)
+    def _compiled(self, function: Callable, donate: int | None = None) -> Callable:
+        """A function that is compiled when it is first called; it may consume one."""
+        given = () if donate is None else (donate,)
+        programs: list[Any] = []
 
-    def member_shapes(self) -> PyTree:
-        """Return the shapes of one agent's state."""
-        return jax.eval_shape(self._algorithm.init, jax.random.key(0))
+        def call(*args: Any) -> Any:
+            if not programs:
+                began = time.perf_counter()
+                with warnings.catch_warnings():
+                    # Networks may come out in other shapes; a buffer, which is large,
+                    # does not.
+                    unused = "Some donated buffers were not usable"
+                    warnings.filterwarnings("ignore", unused)
+                    lowered = jax.jit(function, donate_argnums=given).lower(*args)
+                    programs.append(lowered.compile(compiler_options()))
+                self.compile_seconds += time.perf_counter() - began
+            return programs[0](*args)
+
+        return call
 
     def start_seed(self, state: PyTree) -> int:
         """Return the seed of environments with which an agent begins, or goes on."""
@@ -197,23 +176,6 @@ def _seeds(state: Any) -> tuple[Array, ...]:
     )
 
 
-def _compiled(function: Callable, *args: Any, donate: int | None = None) -> Callable:
-    """A function compiled for arguments of some shapes, one of which it consumes."""
-    given = () if donate is None else (donate,)
-    lowered = jax.jit(function, donate_argnums=given).lower
-    with warnings.catch_warnings():
-        # Networks may come out in other shapes; a buffer, which is large, does not.
-        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        return lowered(*args).compile(compiler_options())
-
-
-def _stacked_shapes(tree: PyTree, count: int) -> PyTree:
-    """Shapes of `count` of each."""
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree
-    )
-
-
 class HostedCohort:
     """Agents with environments on the host, which are trained in turns.
 
@@ -230,7 +192,6 @@ class HostedCohort:
     Attributes:
         program: The compiled pieces.
         update: Updates that all agents have done.
-        compile_seconds: Seconds spent compiling.
         failed: The agent by its number, and the update, in which an exception was
             raised; the states are then those of the last segment that all completed,
             where the program keeps them (`HostedProgram.keeps_states`).
@@ -238,7 +199,6 @@ class HostedCohort:
 
     def __init__(self, program: HostedProgram, keys: Array, length: int) -> None:
         self.program, self._keys, self._length = program, keys, length
-        self.compile_seconds = program.compile_seconds
         self.update = 0
         self.failed: tuple[int, int] | None = None
         self._states: list[PyTree] = []
@@ -249,6 +209,11 @@ class HostedCohort:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._evaluation: HostEnvs | None = None
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent compiling so far."""
+        return self.program.compile_seconds
 
     def init(self) -> None:
         """Give every agent its initial state, and begin episodes."""

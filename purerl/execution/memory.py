@@ -20,9 +20,7 @@ from purerl.types import PyTree
 # The share of the free memory that is used; the rest is for what the compiler does
 # not see.
 SHARE = 0.8
-# A larger number of agents is checked before any of them is made.
-MANY = 10_000
-# Agents that one sweep lists: their points and names are Python objects.
+# Agents that one call lists: their points and names are Python objects.
 MOST_LISTED = 10_000_000
 # What one agent costs the host beside its state: a seed, a key, its rows.
 HOST_BYTES = 500
@@ -208,40 +206,18 @@ def require_together(
         )
 
 
-def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None:
-    """Refuse a number of agents whose states cannot be held, before any is made.
-
-    Args:
-        bound: Config, environment and plan of the agents.
-        agents: The number of agents, all of which train side by side.
-        workers: The threads that train them.
-
-    Raises:
-        ConfigError: with the number, the bytes, and the hours that they would take.
-    """
-    if agents > MANY:
-        shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
-        each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
-        steps = bound.plan.num_updates * bound.plan.steps_per_update
-        _refuse(agents, steps, each, all_free_memory(workers))
-
-
 def require_listing(agents: int, steps_each: int) -> None:
     """Refuse a number of agents that the host cannot even list.
 
     Args:
-        agents: The number of agents, which train a few at a time.
+        agents: The number of agents.
         steps_each: Environment steps of one agent.
 
     Raises:
-        ConfigError: see `require_number`.
+        ConfigError: with the number, the bytes, and the hours that they would take.
     """
+    need = agents * HOST_BYTES
     free = min(available_memory(), float(MOST_LISTED * HOST_BYTES))
-    _refuse(agents, steps_each, HOST_BYTES, free)
-
-
-def _refuse(agents: int, steps_each: int, bytes_each: int, free: float) -> None:
-    need = agents * bytes_each
     if need > free:
         hours = agents * steps_each / FAST / 3600
         raise ConfigError(

@@ -111,14 +111,6 @@ def of_config(
     return keep_frozen(optim, layers, frozen, config.optimiser)
 
 
-def of_heads(
-    config: Any, learning_rate: Array | float, layers: Callable[[Array], PyTree] | None
-) -> optax.GradientTransformation:
-    """Return Adam for the networks of `extra_loss`, clipped apart from the agent's."""
-    max_norm, frozen = config.max_grad_norm, frozen_in(config.frozen)
-    return make(optax.adam, learning_rate, max_norm, layers, frozen)
-
-
 Make = Callable[[Callable[[Array], PyTree]], optax.GradientTransformation]
 
 
@@ -172,7 +164,7 @@ def transformation(
 ) -> optax.GradientTransformation:
     """Make an optimiser that does not clip."""
     inner = optimiser(learning_rate)
-    if layers is None or not getattr(optimiser, "needs_layers", False):
+    if layers is None or not sees_layers(optimiser):
         return keep_frozen(inner, layers, frozen, optimiser)
 
     def init(params: Any) -> Any:
@@ -228,6 +220,15 @@ def keep_frozen(
         return masked(moves, still, -0.0), state
 
     return optax.GradientTransformationExtraArgs(optim.init, update)
+
+
+def sees_layers(optimiser: Any) -> bool:
+    """Return whether an optimiser takes the pytree of layers, and not one flat vector.
+
+    It does unless its own class says `needs_layers = False`: masks, names and norms of
+    layers need them, and what looks at numbers alone moves them the same way.
+    """
+    return vars(type(optimiser)).get("needs_layers", True)
 
 
 def sees_activity(optimiser: Any) -> bool:

@@ -1,7 +1,7 @@
 """The checks of a loss in a config, made on shapes before anything is traced."""
 
-import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from purerl.config import ConfigError, how_to_read, is_part, shown
+from purerl.config import ConfigError, shown
 from purerl.losses.extra import terms_of
 from purerl.losses.value import ClippedSquaredError
+from purerl.registry import check_part, tried
 
 
 def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
@@ -27,29 +28,11 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
         ConfigError: it is no dataclass, cannot be called so, or does not return
             `[N]`.
     """
-    if isinstance(loss, type):
-        raise ConfigError(
-            f"{name} must be a loss, got the class {loss.__name__}; call it to make "
-            f"one, such as {example}."
-        )
-    if isinstance(loss, str):
-        raise ConfigError(
-            f"{name} must be a loss, such as {example}, got {loss!r}."
-            f"{how_to_read(loss)}"
-        )
-    if callable(loss) and not _is_struct(loss):
-        raise ConfigError(
-            f"{name} must be an instance of a flax.struct.dataclass with __call__, "
-            f"such as {example}, got {shown(loss)}; see docs/adding-loss.md."
-        )
+    check_part(name, loss, example)
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
-    try:
-        result = jax.eval_shape(loss, *[sample] * num_inputs)
-    except Exception as error:
-        raise ConfigError(
-            f"{name} must be a loss of {num_inputs} arrays [N], such as {example}, got "
-            f"{shown(loss)}, which failed on them: {error}."
-        ) from error
+    words = f"be a loss of {num_inputs} arrays [N], such as {example}"
+    call = partial(jax.eval_shape, loss, *[sample] * num_inputs)
+    result = tried(name, loss, words, call)
     if getattr(result, "shape", None) != (3,):
         raise ConfigError(
             f"{name} must return one number per sample [N], such as {example} does; "
@@ -84,12 +67,7 @@ def check_terms(config: Any) -> None:
     for name, term in terms_of(config).items():
         is_one = not isinstance(config.extra_loss, Mapping)
         where = "extra_loss" if is_one else f"extra_loss.{name}"
-        if not is_part(term) or jax.tree_util.all_leaves([term]):
-            raise ConfigError(
-                f"{where} must be a flax.struct.dataclass with coef and __call__("
-                f"params, batch, apply, key), or several of them, got {shown(term)}: a "
-                "plain function has no coef. See docs/adding-loss.md."
-            )
+        check_part(where, term, "Penalty(coef=0.1)", "coef and __call__")
         coef: Any = getattr(term, "coef", None)
         leaves = [jax.tree_util.keystr(p) for p, _ in jax.tree.leaves_with_path(term)]
         if ".coef" not in leaves or isinstance(coef, bool):
@@ -99,9 +77,3 @@ def check_terms(config: Any) -> None:
             )
         if not isinstance(coef, Tracer) and not np.isfinite(coef).all():
             raise ConfigError(f"{where}.coef must be finite, got {coef}.")
-
-
-def _is_struct(loss: Any) -> bool:
-    """Return whether the loss is a dataclass that JAX knows as a pytree."""
-    # A loss without numbers has no leaves, so that its structure looks like one.
-    return dataclasses.is_dataclass(loss) and not jax.tree_util.all_leaves([loss])

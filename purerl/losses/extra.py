@@ -16,7 +16,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -24,9 +23,11 @@ from purerl.config import ConfigError, shown
 from purerl.config.terms import name_of
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
+from purerl.registry import tried
 from purerl.types import Array, Metrics, PyTree
 
 HEAD = "head"
+_TAKES = "take (params, batch, apply, key), see docs/adding-loss.md"
 Terms = dict[str, Any]
 Apply = Callable[..., Any]
 """`(params, network, obs, *more) -> outputs` of a network, or of a part of it."""
@@ -100,13 +101,8 @@ def applying(networks: Mapping[str, Any], inputs: Callable | None = None) -> App
                 f"{', '.join(networks)}."
             )
         module = networks[first]
-        if part and not isinstance(module, nn.Module):
-            raise ConfigError(
-                f"extra_loss: {name!r} cannot be applied: {first} has a memory of its "
-                f"own. Apply {first!r}."
-            )
         if part:
-            return module.apply(params[first], obs, *more, method=_part(name, part))
+            return module.apply(params[first], obs, *more, method=_part(part))
         if inputs is not None:
             obs = inputs(params, first, obs)
         return module.apply(params[first], obs, *more)
@@ -114,18 +110,11 @@ def applying(networks: Mapping[str, Any], inputs: Callable | None = None) -> App
     return apply
 
 
-def _part(name: str, part: str) -> Callable[..., Any]:
+def _part(part: str) -> Callable[..., Any]:
     def call(module: Any, *inputs: Any) -> Any:
         while isinstance(module, Masked | Batched):
             module = module.module
-        try:
-            inner = attrgetter(part)(module)
-        except AttributeError:
-            raise ConfigError(
-                f"extra_loss: there is no {name!r} to apply: {type(module).__name__} "
-                f"has no {part}."
-            ) from None
-        return inner(*inputs)
+        return attrgetter(part)(module)(*inputs)
 
     return call
 
@@ -146,7 +135,7 @@ def added(
         else:
             given = params
         call = partial(term, given, samples, apply, jax.random.fold_in(key, number))
-        found = _called(name, call)
+        found = tried(f"extra_loss.{name}", term, _TAKES, call)
         if getattr(found, "shape", None) != samples.reward.shape:
             raise ConfigError(
                 f"extra_loss: {name} must return a number for each sample, not "
@@ -181,18 +170,5 @@ def with_heads(
                 )
             own = jax.random.fold_in(key, number)
             call = partial(terms[name].init, params, samples, apply, own)
-            found[name] = _called(name, call)
+            found[name] = tried(f"extra_loss.{name}", terms[name], _TAKES, call)
     return found
-
-
-def _called(name: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except ConfigError:
-        raise
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"extra_loss: {name} failed with {type(error).__name__}: {first}; it gets "
-            "(params, batch, apply, key), see docs/adding-loss.md."
-        ) from error

@@ -282,19 +282,18 @@ def load_evolution(
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    is_whole = True
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_evolution")
+    config = config or manifest.read_config(folder, stored, "load_evolution")
     settings = stored["settings"]
     genome = Genome(config, resolve_env(config), settings["evolve"])
     strategy = read_strategy(settings["strategy"])
     optimiser = Optimiser(strategy, genome, settings["population"])
-    like = fresh_state(
-        optimiser,
-        jax.random.key(settings["seed"]),
-        stored["generations"],
-        max(1, len(settings["environments"])),
-    )
+    with folders.keys_of(stored):
+        like = fresh_state(
+            optimiser,
+            jax.random.key(settings["seed"]),
+            stored["generations"],
+            max(1, len(settings["environments"])),
+        )
     state, numbers = store.restore(folder, like), folders.read_summary(folder)
     if state is None:
         folders.refuse_lost_checkpoints(folder)
@@ -305,8 +304,6 @@ def load_evolution(
             f"{folder / folders.SUMMARY} with {numbers['generations']:,}: put back a "
             "checkpoint, or go on with the evolution, which computes the rest again."
         )
-    if not is_whole:
-        config = config.replace(env=serialise.env_name(stored["config"]["env"]))
     return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 
 

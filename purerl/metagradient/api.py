@@ -27,7 +27,7 @@ from purerl import schedules
 from purerl.acting.environment import with_params
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
-from purerl.algorithms.outer import Constant, Outer, OuterLoss, collect_next
+from purerl.algorithms.outer import Outer, OuterLoss, collect_next
 from purerl.config import ConfigError, TrainConfig, as_float32
 from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.genome import Genome, Names
@@ -35,7 +35,7 @@ from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.first_order import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import required
-from purerl.train import Bound, bind, check_may_move
+from purerl.train import bind, check_may_move
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
 
 Values = dict[str, Array]
@@ -107,7 +107,7 @@ class MetaGradientFunction:
                 f"(parts, state, rollout) -> scalar, got {objective!r}."
             )
         for field in self._genome.values:
-            check_acts(bound, field, outer, unroll, loss, word)
+            check_acts(bound.config, field, outer, word)
         bound.at(reference)  # Refuses what cannot be overridden.
         self._outer, self._objective = outer, cast("OuterLoss", loss)
         self._reference = dict(reference or {})
@@ -296,32 +296,23 @@ def meta_gradient(
     return MetaGradientFunction(config, wrt, unroll, objective, reference, checkpoint)
 
 
-def check_acts(
-    bound: Bound, field: str, outer: Outer, unroll: int, loss: Any, word: str
-) -> None:
+def check_acts(config: TrainConfig, field: str, outer: Outer, word: str) -> None:
     """Refuse a field whose meta-gradient is zero whatever the data.
 
     Raises:
-        ConfigError: naming the field, the reason and the remedy.
+        ConfigError: naming the field and the reason.
     """
-    config, first = bound.config, field.split(".")[0]
-    found = outer.constant(config).get(first)
+    first = field.split(".")[0]
+    why = outer.constant.get(first)
     if first == "env_params":
-        found = Constant("they only change what is collected, and data are constants")
+        why = "they only change what is collected, and data are constants"
     elif isinstance(getattr(config, first), _CLIPS):
         # A sample has its whole gradient or none, and moving the ends changes neither.
-        found = Constant("the interval of a clip only decides which samples count")
-    if found is not None:
+        why = "the interval of a clip only decides which samples count"
+    if why is not None:
         raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero, for {found.why}. "
-            f"{found.remedy}"
-        )
-    judges_policy = loss is outer.losses.get("policy_gradient")
-    if judges_policy and unroll == 1 and outer.alone(config, bound.env, field):
-        raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero after one update, for it "
-            "moves the policy from the second one on only. Set unroll=2 or more, or "
-            "another objective."
+            f"{word}: the meta-gradient of {field} is zero, for {why}. Leave it out, "
+            "or use purerl.evolve."
         )
 
 

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -25,23 +25,6 @@ TORSOS = ("auto", "mlp", "simba", "cnn", "nature", "impala")
 # The smallest height and width of pictures, for the torsos with published sizes.
 _SMALLEST = {"cnn": 3, "nature": 36, "impala": 1}
 _SQRT2 = float(np.sqrt(2))
-
-
-class Style(TypedDict, total=False):
-    """Options that all torsos have, each with a default.
-
-    Attributes:
-        layer_norm: Whether to normalise before each activation (Ba et al. 2016).
-        dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
-        dtype: Type of the computation, such as `jnp.bfloat16`; None for float32.
-            Parameters and features are float32.
-        gain: Gain of the orthogonal kernels, sqrt(2) where not given.
-    """
-
-    layer_norm: bool
-    dot_general: Callable[..., Array] | None
-    dtype: Any
-    gain: float
 
 
 class MLP(nn.Module):
@@ -96,6 +79,15 @@ class SimBa(nn.Module):
     dtype: Any = None
     gain: float = _SQRT2
     expansion: int = 4
+
+    def __post_init__(self) -> None:
+        if len(set(self.hidden_sizes)) != 1:
+            raise ValueError(
+                "torso 'simba' has as many blocks as hidden_sizes (or critic_hidden_"
+                f"sizes) has entries, all of one width, such as (512, 512), got "
+                f"{self.hidden_sizes}."
+            )
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -186,7 +178,7 @@ def make_torso(
     obs_shape: Any,
     hidden_sizes: tuple[int, ...],
     act: str,
-    **style: Unpack[Style],
+    **style: Any,
 ) -> nn.Module:
     """Make the torso for an observation shape; `auto` takes the CNN for images.
 
@@ -200,7 +192,7 @@ def make_torso(
             `simba`; `nature` and `impala` have the published ones.
         act: Activation of `mlp`, `simba` and `cnn`, one of `ACTIVATIONS`; the others
             have relu.
-        **style: Options that all torsos have, see `Style`.
+        **style: Options that all torsos have, as in `MLP`.
 
     Raises:
         ValueError: a CNN for what is not an image, or too small an image; or blocks of
@@ -228,12 +220,6 @@ def make_torso(
     if torso == "mlp":
         return MLP(hidden_sizes, act, len(obs_shape), **style)
     if torso == "simba":
-        if len(set(hidden_sizes)) != 1:
-            raise ValueError(
-                "torso 'simba' has as many blocks as hidden_sizes (or critic_hidden_"
-                f"sizes) has entries, all of one width, such as (512, 512), got "
-                f"{hidden_sizes}."
-            )
         # Its norms are in the blocks.
         rest: dict[str, Any] = {k: v for k, v in style.items() if k != "layer_norm"}
         return SimBa(hidden_sizes, act, len(obs_shape), **rest)

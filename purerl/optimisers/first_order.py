@@ -36,6 +36,7 @@ class Adam:
     b1: float = dynamic(0.9, "Decay of the mean of gradients.", DECAY)
     b2: float = dynamic(0.999, "Decay of the mean of squared gradients.", DECAY)
     eps: float = dynamic(1e-8, "Number added to the root of the second.", POSITIVE)
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -60,6 +61,7 @@ class AdamW(Adam):
     """
 
     weight_decay: float = dynamic(1e-4, "Share that is taken away.", NON_NEGATIVE)
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -81,6 +83,7 @@ class SGD:
 
     momentum: float = dynamic(0.0, "Decay of the sum of past gradients.", DECAY)
     nesterov: bool = static(False, "Look ahead along the momentum.")
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -101,6 +104,7 @@ class RMSProp:
     decay: float = dynamic(0.9, "Decay of the mean of squared gradients.", DECAY)
     eps: float = dynamic(1e-8, "Number added to that mean, inside the root.", POSITIVE)
     centered: bool = static(False, "Divide by the root of the variance.")
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -124,6 +128,8 @@ class RAdam(Adam):
         b2: Decay of the mean of squared gradients.
         eps: Number that is added to the root of the second mean.
     """
+
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -149,6 +155,7 @@ class Lion:
     b1: float = dynamic(0.9, "Share of the mean, beside the new gradient.", FRACTION)
     b2: float = dynamic(0.99, "Decay of the mean of gradients.", DECAY)
     weight_decay: float = dynamic(0.0, "Share that is taken away.", NON_NEGATIVE)
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
@@ -314,6 +321,8 @@ class DifferentiableRAdam(RAdam):
     Those of optax compute the root of a negative number and do not use it, which turns
     every meta-gradient into NaN.
     """
+
+    needs_layers: ClassVar[bool] = False
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""

@@ -8,9 +8,6 @@ layer are Adam. And it sees gradients in units of Adam's root, which do not depe
 the scale of the loss. `OpenOptimiser` is the published one.
 """
 
-import itertools
-import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,16 +25,10 @@ from purerl.optimisers.first_order import EPS_ROOT
 from purerl.types import Array, PyTree
 
 _COLLECTION = "params"  # flax keeps the parameters of a network under this name.
-# Modules that see an observation before all others beside them, in this order.
+# Modules that see an observation before all others beside them, in this order, and such
+# as see it after them: blocks of a memory, the head of a critic of all actions.
 _FIRST = ("torso", "Conv", "CNN", "memory")
-# The blocks of a memory, which follow the layer that is beside them. A block's norm is
-# before all else in it, and the recurrence of its number, which is beside it, follows.
-_BLOCK = "block"
-_NORM = "LayerNorm"
-# The modules of one block of a transformer, whose norms are before what they normalise.
-_TRANSFORMER = ("LayerNorm", "Attention", "Gate", "LayerNorm", "Dense", "Dense", "Gate")
-_OUTPUTS = "outputs"  # The last layer of an attention.
-_HEAD = "Critic"
+_LAST = ("block", "outputs", "Critic")
 
 
 class Layout(NamedTuple):
@@ -135,84 +126,26 @@ def _twins(tree: Any) -> list[Any]:
 
 
 def _layers(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Paths of the layers of a network, from the first to the last."""
+    """Paths of the layers of a network, from the first to the last by their names."""
     if not isinstance(tree, Mapping):
         return [path]
     modules = {name: x for name, x in tree.items() if isinstance(x, Mapping)}
-    inside = _in_blocks(modules)
-    is_block = bool(path) and path[-1].startswith(_BLOCK)
+
+    def place(name: str) -> tuple:
+        first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
+        is_last = any(kind in name for kind in _LAST)
+        is_layer = _is_layer(modules[name]) and not first
+        kind, _, number = name.rpartition("_")
+        order = (int(number), kind) if number.isdigit() else (-1, name)
+        return first or [len(_FIRST)], is_last, is_layer, order
+
     found: list[tuple[str, ...]] = []
-    for name in _in_order(modules, is_block):
-        if name in inside.values():
-            continue
-        own = [(*path, name)]
-        if not _is_layer(modules[name]):
-            own = _layers(modules[name], (*path, name))
-        if name in inside:
-            own.insert(1, (*path, inside[name]))
-        found += own
+    for name in sorted(modules, key=place):
+        inner = modules[name]
+        own = (*path, name)
+        found += [own] if _is_layer(inner) else _layers(inner, own)
     # Arrays beside modules, such as a log standard deviation, are a last layer.
     return found if len(modules) == len(tree) else [*found, path]
-
-
-def _in_blocks(modules: Mapping[str, Any]) -> dict[str, str]:
-    """The recurrences of a memory by the names of their blocks, which are beside them.
-
-    They are named as what makes them, such as `StateSpace_0` for `block_0`.
-    """
-    found = {}
-    for name in modules:
-        kind, _, number = name.rpartition("_")
-        block = f"{_BLOCK}_{number}"
-        if kind not in (_BLOCK, "Dense", _NORM) and block in modules:
-            found[block] = name
-    return found
-
-
-def _in_order(modules: Mapping[str, Any], is_block: bool) -> list[str]:
-    """The names of modules beside one another, from the first to the last."""
-
-    def key(name: str) -> tuple:
-        first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
-        rank = first[0] if first else len(_FIRST)
-        is_layer = _is_layer(modules[name]) and not first
-        # The head of a critic of all actions stands beside its torso.
-        is_late = name.startswith(_BLOCK) or name == _OUTPUTS or _HEAD in name
-        return rank, is_late, is_layer, _numbered(name)
-
-    known = _with_norms_first(modules)
-    if known is not None:
-        return known
-    norms = sorted((x for x in modules if x.startswith(_NORM)), key=_numbered)
-    found = sorted((x for x in modules if x not in norms), key=key)
-    for number, name in enumerate(norms):
-        # After the layer of this number, or before it.
-        found.insert(2 * number + (not is_block), name)
-    return found
-
-
-def _with_norms_first(modules: Mapping[str, Any]) -> list[str] | None:
-    """The names of modules in order where blocks of them begin with a norm.
-
-    The numbers of modules tell how many blocks there are.
-
-    Returns:
-        Names of a transformer, or of IMPALA's network with norms; None of others.
-    """
-    count = Counter(name.rpartition("_")[0] for name in modules)
-    blocks, convolutions, norms = (count[x] for x in ("Attention", "Conv", _NORM))
-    sections = convolutions + 2 - norms  # Without norms before their first layers.
-    if blocks:
-        kinds = ["Dense", *_TRANSFORMER * blocks]
-    elif norms and sections > 1:
-        inside = convolutions // sections - 1
-        kinds = ["Conv", *(_NORM, "Conv") * inside] * sections
-        kinds += [_NORM, "Dense", _NORM]
-    else:
-        return None
-    numbers = {kind: itertools.count() for kind in kinds}
-    names = [f"{kind}_{next(numbers[kind])}" for kind in kinds]
-    return names if set(names) == set(modules) else None
 
 
 def _is_layer(tree: Any) -> bool:
@@ -226,12 +159,6 @@ def _nearest(known: dict[tuple[str, ...], float], name: tuple[str, ...]) -> floa
         if name[:length] in known:
             return known[name[:length]]
     return 0.0
-
-
-def _numbered(name: str) -> list[tuple[int, str]]:
-    """A name to sort by, whose numbers count as such: Dense_10 is after Dense_2."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(x), "") if x.isdigit() else (-1, x) for x in parts]
 
 
 def _name(key: Any) -> str:

@@ -15,7 +15,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
 from purerl.execution.format import with_noun
-from purerl.execution.memory import require_number
+from purerl.execution.memory import require_listing
 from purerl.execution.programs import Members
 from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
@@ -315,7 +315,8 @@ def read(
     space = Space(config or asked.config, asked.axes)
     check_axes([space.group], space.axes)
     kinds.check_own(asked.fitness, space.bound)
-    require_number(space.bound, size * num_seeds(asked.searches), make_workers())
+    agents = size * num_seeds(asked.searches)
+    require_listing(agents, space.config.total_timesteps)
     return space, check_seeds(asked.searches, "searches")
 
 

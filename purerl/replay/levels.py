@@ -21,6 +21,8 @@ import jax.numpy as jnp
 
 from purerl.types import Array, PyTree
 
+Number = Array | float
+
 
 class LevelBuffer(NamedTuple):
     """Levels that were played, the first `size` of K places.
@@ -53,20 +55,6 @@ class Result(NamedTuple):
     best_return: Array
 
 
-class Priorities(NamedTuple):
-    """The numbers of the replay distribution.
-
-    Attributes:
-        temperature: Temperature beta: the smaller it is, the more the highest scores
-            are preferred.
-        staleness_coef: Share rho of the distribution that prefers levels not played for
-            long.
-    """
-
-    temperature: Array | float
-    staleness_coef: Array | float
-
-
 def empty(level: PyTree, capacity: int) -> LevelBuffer:
     """Make a buffer without levels.
 
@@ -84,7 +72,7 @@ def empty(level: PyTree, capacity: int) -> LevelBuffer:
 
 
 def replay_probabilities(
-    buffer: LevelBuffer, now: Array, priorities: Priorities
+    buffer: LevelBuffer, now: Array, temperature: Number, staleness_coef: Number
 ) -> Array:
     """Compute P `[K]` of the module's equation; zero in free places.
 
@@ -101,15 +89,14 @@ def replay_probabilities(
     rank = jnp.zeros(capacity).at[order].set(place)
     # Weights are a softmax, because powers of ranks leave the range of floats at a
     # small temperature.
-    log_weight = -jnp.log(rank) / priorities.temperature
+    log_weight = -jnp.log(rank) / temperature
     by_score = jax.nn.softmax(log_weight, where=is_level | (buffer.size == 0))
 
     stale = jnp.where(is_level, now - buffer.played, 0).astype(jnp.float32)
     stale = jnp.where(stale.sum() > 0, stale, is_level.astype(jnp.float32))
     by_time = stale / jnp.maximum(stale.sum(), 1.0)
 
-    share = priorities.staleness_coef
-    mixed = (1.0 - share) * by_score + share * by_time
+    mixed = (1.0 - staleness_coef) * by_score + staleness_coef * by_time
     return jnp.where(is_level, mixed, 0.0)
 
 
@@ -164,7 +151,7 @@ def insert(
     levels: PyTree,
     results: Result,
     now: Array,
-    priorities: Priorities,
+    *numbers: Number,
 ) -> LevelBuffer:
     """Offer new levels to the buffer, one after the other.
 
@@ -183,7 +170,7 @@ def insert(
         buffer: LevelBuffer, one: tuple[PyTree, Result]
     ) -> tuple[LevelBuffer, None]:
         level, result = one
-        likely = replay_probabilities(buffer, now, priorities)
+        likely = replay_probabilities(buffer, now, *numbers)
         has_room = buffer.size < capacity
         # In 32 bits the share of a low rank may be lost beside that of staleness, so
         # that many places are equally likely: of these it is the lowest score.

@@ -11,7 +11,12 @@ from purerl.execution.format import program, quoted, say
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RunResult, load_run
-from purerl.runner.rows import read_diverged_at, read_members, saved_records
+from purerl.runner.rows import (
+    read_diverged_at,
+    read_members,
+    saved_records,
+    stack_rows,
+)
 from purerl.runner.run import tracked_files
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
@@ -74,7 +79,7 @@ def read_result(folder: Path) -> RunResult:
     seeds = tuple(stored["seeds"])
     update = max(steps(folder / "checkpoints"), default=0)
     records = read_members(folder / "metrics", seeds, update)
-    train = records["train"]
+    train = stack_rows(records["train"])
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     last = int(train["update"].max())
@@ -85,7 +90,7 @@ def read_result(folder: Path) -> RunResult:
         state=None,
         diverged_at=read_diverged_at(stored, seeds, last),
         metrics=train,
-        evaluation=records["evaluation"],
+        evaluation=stack_rows(records["evaluation"]),
         out=folder,
     )
 

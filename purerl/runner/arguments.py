@@ -11,21 +11,19 @@ import numpy as np
 
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, shown
-from purerl.scale.devices import required
 from purerl.tracing import refuse_traced
 
-# Debugging switches of JAX with which nothing can be trained, and why; docs/faq.md
-# names the others.
-_MOVES = "programs and results move between host and devices"
-_UNKNOWN = "NaN stands for numbers that are not known, as where no episode has ended"
-SWITCHES = {
-    "jax_disable_jit": "programs are compiled before they run",
-    "jax_debug_nans": _UNKNOWN,
-    "jax_debug_infs": _UNKNOWN,
-    "jax_transfer_guard_host_to_device": _MOVES,
-    "jax_transfer_guard_device_to_host": _MOVES,
-    "jax_transfer_guard_device_to_device": _MOVES,
-}
+# Debugging switches of JAX with which nothing can be trained; docs/faq.md names the
+# others. NaN stands for numbers that are not known, as where no episode has ended, and
+# programs and results move between host and devices.
+SWITCHES = (
+    "jax_disable_jit",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_transfer_guard_host_to_device",
+    "jax_transfer_guard_device_to_host",
+    "jax_transfer_guard_device_to_device",
+)
 
 
 def check_call(who: str, config: Any) -> None:
@@ -39,12 +37,11 @@ def check_call(who: str, config: Any) -> None:
         ConfigError: naming what was given, or what to call instead.
     """
     entry_of(config)
-    for name, reason in SWITCHES.items():
+    for name in SWITCHES:
         value = getattr(jax.config, name)
         if value is True or str(value).startswith("disallow"):
             raise ConfigError(
-                f"{who} cannot train where JAX's {name} is {value}, because {reason}; "
-                "switch it off."
+                f"{who} cannot train where JAX's {name} is {value}; switch it off."
             )
     refuse_traced(who, config)
 
@@ -70,18 +67,14 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
     if value is None:
         return None
     try:
-        path = Path(value).expanduser()
-    except (TypeError, RuntimeError) as error:  # `~` of a user without a home.
-        path, why = None, f" ({error})"
-    else:
-        why = ""
-    # An empty text would be the working directory.
-    if path is None or (isinstance(value, str) and not value.strip()):
-        raise ConfigError(
-            f"{name} must be the path of a folder, got {shown(value)}{why}; for "
-            "example runs/first."
-        )
-    return path
+        if str(value).strip():  # An empty text would be the working directory.
+            return Path(value).expanduser()
+    except (TypeError, RuntimeError):  # `~` of a user without a home.
+        pass
+    raise ConfigError(
+        f"{name} must be the path of a folder, got {shown(value)}; for example "
+        "runs/first."
+    )
 
 
 def stored_folder(value: str | Path) -> Path:
@@ -90,10 +83,9 @@ def stored_folder(value: str | Path) -> Path:
     Raises:
         ConfigError: the value is no path.
     """
-    folder = as_folder("folder", value)
-    if folder is None:
+    if value is None:
         raise ConfigError("folder must be the path of a folder, got None.")
-    return folder
+    return as_folder("folder", value) or Path()
 
 
 def as_seconds(name: str, value: float) -> float:
@@ -156,19 +148,6 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
             f"2^32 - 1, got {seeds!r}; for example 16, or [3, 5, 8]."
         )
     return members
-
-
-def seeds_from(first: int, number: int, name: str = "seeds") -> range:
-    """Return as many seeds as are asked for, from the first one on.
-
-    Args:
-        first: The first seed.
-        number: The number of seeds.
-
-    Raises:
-        ConfigError: no positive number.
-    """
-    return range(first, first + required(name, number))
 
 
 def as_seed(name: str, seed: int) -> int:

@@ -1,9 +1,7 @@
 """Signals that end a process, as a wish to stop soon and not in the middle of a file.
 
 Ctrl-C (SIGINT), SIGTERM (a scheduler) and SIGHUP (a terminal that was closed) first ask
-to stop, as a tracker may do too. Whoever sends the last two does not wait for long, so
-that a tool has `PURERL_GRACE_SECONDS` then. Python hears a signal between two compiled
-calls.
+to stop, as a tracker may do too. Python hears a signal between two compiled calls.
 """
 
 import contextlib
@@ -16,16 +14,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self
 
-from purerl.config import ConfigError
 from purerl.execution.format import say
 
-GRACE = "PURERL_GRACE_SECONDS"
-GRACE_SECONDS = 25.0  # Slurm and Kubernetes kill after 30.
 # A closed terminal signals once by the shell and once by the kernel; srun forwards what
 # its job gets as well. What comes so soon after the first is the same wish.
 REPEAT_SECONDS = 1.0
-# How long the end at once may take, before the process goes without it.
-END_SECONDS = 5.0
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -50,15 +43,12 @@ class Interrupt:
     Attributes:
         insisted: Whether to stop at once; threads look here, as the exception is raised
             in the main one only.
-
-    Raises:
-        ConfigError: PURERL_GRACE_SECONDS is no number of seconds.
     """
 
     def __init__(self, is_told: Callable[[], bool] = lambda: False) -> None:
         self._is_told, self._was_asked, self.insisted = is_told, False, False
         self._old: dict[int, Any] = {}
-        self._is_over, self._grace, self._process = threading.Event(), 0.0, os.getpid()
+        self._process = os.getpid()
 
     @property
     def asked(self) -> bool:
@@ -66,49 +56,30 @@ class Interrupt:
         return self._was_asked or self._is_told()
 
     def __enter__(self) -> Self:
-        self._grace = _grace_seconds()
         if threading.current_thread() is threading.main_thread():
-            self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._ask)
-            for number in _ours():
-                self._old[number] = signal.signal(number, self._ask_to_end)
+            for number in (signal.SIGINT, *_ours()):
+                self._old[number] = signal.signal(number, self._ask)
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         del frame
-        _Last.number = signal.Signals(number)
-        if self.asked:
-            self.insisted = True
-            raise KeyboardInterrupt
-        self._was_asked = True
-        # In a thread: the signal may have come in the middle of another sentence.
-        words = "finishing what is under way; another Ctrl-C stops at once and loses it"
-        threading.Thread(target=say, args=(words,), daemon=True).start()
-
-    def _ask_to_end(self, number: int, frame: FrameType | None) -> None:
+        is_ending = number in ENDING
         if os.getpid() != self._process:  # A forked child, which trains nothing.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        elif not self._was_asked:
-            _Last.number, _Last.when = signal.Signals(number), time.monotonic()
-            self._was_asked = True
-            threading.Thread(target=self._end, args=(number,), daemon=True).start()
-        elif not _is_repeated():
-            self._ask(number, frame)
-
-    def _end(self, number: int) -> None:
-        """Say what happens, and see to it that the process ends in time."""
-        say(
-            f"{signal.Signals(number).name}: finishing what is under way, for at most "
-            f"{self._grace:g} s ({GRACE}), and saving; a second one ends at once"
-        )
-        if not self._is_over.wait(self._grace):
-            _Last.when = -math.inf  # so that it counts as a second one
-            os.kill(os.getpid(), number)
-            if not self._is_over.wait(END_SECONDS):
-                os._exit(128 + number)
+        elif self._was_asked or (self.asked and not is_ending):
+            if not (is_ending and _is_repeated()):
+                _Last.number, self.insisted = signal.Signals(number), True
+                raise KeyboardInterrupt
+        else:
+            _Last.number, self._was_asked = signal.Signals(number), True
+            if is_ending:
+                _Last.when = time.monotonic()
+            # In a thread: the signal may have come in the middle of another sentence.
+            words = "finishing what is under way; another signal stops at once"
+            threading.Thread(target=say, args=(words,), daemon=True).start()
 
     def __exit__(self, *error: Any) -> None:
-        self._is_over.set()
         for number, old in self._old.items():
             signal.signal(number, old)
 
@@ -120,16 +91,6 @@ def _ours() -> list[int]:
 
 def _is_repeated() -> bool:
     return time.monotonic() - _Last.when < REPEAT_SECONDS
-
-
-def _grace_seconds() -> float:
-    text = os.environ.get(GRACE, "") or str(GRACE_SECONDS)
-    with contextlib.suppress(ValueError):
-        if float(text) >= 0:
-            return min(float(text), threading.TIMEOUT_MAX)
-    raise ConfigError(
-        f"{GRACE} must be a number of seconds, 0 or more, got {text!r}; for example 25."
-    )
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,6 @@ metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import jax
 
-from purerl import auto, envs, serialise
+from purerl import auto, serialise
 from purerl.acting.environment import is_built_in
 from purerl.config import (
     TASK_FIELDS,
@@ -23,19 +22,17 @@ from purerl.config import (
     UnknownFieldError,
     is_auto,
 )
-from purerl.envs.wrappers import Wrapper
 from purerl.execution.format import (
     has_imported,
     in_notebook,
     program,
     quoted,
-    say,
     with_noun,
 )
 from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
 from purerl.storage.folders import CONFIG, differences
-from purerl.train import Bound, bind
+from purerl.train import Bound
 from purerl.types import Overrides
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
@@ -80,7 +77,11 @@ def open_run(
         spread, here = stored["data_parallel"], len(jax.local_devices())
         if spread not in (0, here):
             found.append(f"it is spread over {spread} devices, here are {here}")
-        before = _of_length(stored, new) if options.extend else stored
+        before = (
+            _of_length(stored, new, config.steps_per_update)
+            if options.extend
+            else stored
+        )
         asked = {f"{name}_asked": new[name] for name in KEPT[:3]}
         free = (DIVERGED, "start", "keep_checkpoints")
         return found + differences(before, {**new, **asked}, free=free)
@@ -90,8 +91,8 @@ def open_run(
         return {**stored, "keep_checkpoints": kept}
 
     stored = folders.open_folder(folder, spec, compare=compare, merge=merge)
-    if options.extend:
-        stored = _extend(folder, stored, config)
+    if options.extend and config.total_timesteps != stored["config"]["total_timesteps"]:
+        _extend(folder, stored, config)
     return stored
 
 
@@ -120,18 +121,20 @@ def _edits(folder: Path, config: dict[str, Any]) -> list[str]:
     return [f"{CONFIG} was changed after the run began: {x}" for x in found]
 
 
-def _of_length(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _of_length(
+    stored: dict[str, Any], new: dict[str, Any], each: int
+) -> dict[str, Any]:
     """What is stored, as if the run had had the steps of the new one.
 
     Raises:
-        ConfigError: these are fewer.
+        ConfigError: these are not even one update more, nor the same.
     """
     config, given = stored["config"], new["config"]
     steps, more = (x["total_timesteps"] for x in (config, given))
-    if more < steps:
+    if more != steps and more // each <= steps // each:
         raise ConfigError(
-            f"extend: the run was started for {steps:,} steps, and total_timesteps is "
-            f"{more:,}; give a larger number."
+            f"extend: total_timesteps is {more:,}, no update more than the run's "
+            f"{steps:,}; give at least {(steps // each + 1) * each:,}."
         )
     # See `with_values_of`.
     shares = auto.FOLLOWED.keys() & config.keys() if more > steps else ()
@@ -139,32 +142,16 @@ def _of_length(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {**stored, "config": {**config, **changed}}
 
 
-def _extend(
-    folder: Path, stored: dict[str, Any], config: TrainConfig
-) -> dict[str, Any]:
-    """Let a run's folder say that the run is a longer one from now on.
-
-    Raises:
-        ConfigError: there is not one update more.
-    """
-    steps, more = stored["config"]["total_timesteps"], config.total_timesteps
-    each = config.steps_per_update
-    if more == steps:
-        return stored
-    if more // each <= steps // each:
-        raise ConfigError(
-            f"extend: {more:,} steps are no update more than the run's {steps:,}; an "
-            f"update has {each:,}: give at least {(steps // each + 1) * each:,}."
-        )
+def _extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
+    """Let a run's folder say that the run is a longer one from now on."""
     # Evaluations and annealed numbers of the longer run are others from here on. First,
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
     saved_records(folder, stored["seeds"]).begin_trackers_anew()
     # They are of the shorter run, and must not outlive a kill.
     for name in (folders.SUMMARY, CURVE, CONFIG):
         (folder / name).unlink(missing_ok=True)
-    longer = {**stored, "config": serialise.to_dict(config)}
-    folders.write(folder, longer)
-    return longer
+    stored["config"] = serialise.to_dict(config)
+    folders.write(folder, stored)
 
 
 def load_run(folder: Path) -> dict[str, Any]:
@@ -191,14 +178,13 @@ def read_config(
         ConfigError: it holds an environment object, names what is not registered, or
             has a field that this version does not know.
     """
-    env, is_run = stored["config"]["env"], reader == "load_run"
-    if str(env).startswith("<"):
+    env = str(stored["config"]["env"])
+    if env.startswith("<"):
+        again = ", or purerl.run(config, ..., resume=True)" * (reader == "load_run")
         raise ConfigError(
-            f"what is in {folder} was trained in an environment object, {env}, which "
-            "no file can hold, as it is not of a class at the top level of a module, "
-            "called with what are its attributes; pass config=, with that environment "
-            f"in it: purerl.{reader}(folder, config)"
-            + (", or purerl.run(config, ..., resume=True)." if is_run else ".")
+            f"{folder} was trained in an environment object, {env}, which no file can "
+            "hold, as it is not of a class at the top level of a module; pass config=: "
+            f"purerl.{reader}(folder, config){again}."
         )
     try:
         return serialise.from_dict(stored["config"])
@@ -217,53 +203,6 @@ def task_config(stored: dict[str, Any]) -> TrainConfig:
     values = {name: stored["config"][name] for name in TASK_FIELDS}
     env = serialise.env_name(values["env"])
     return TrainConfig(**{**values, "env": env, "env_params": None})
-
-
-@dataclasses.dataclass(unsafe_hash=True)
-class Absent(Wrapper):
-    """An environment in the place of one whose module is not here, with its name."""
-
-    called: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of the environment that is not here."""
-        return self.called
-
-
-def read_or_stand_in(
-    folder: Path, stored: dict[str, Any], reader: str
-) -> tuple[TrainConfig, bool]:
-    """Return the config of a folder, and whether it is whole.
-
-    Where its environment cannot be made here, a sentence says so, and another one of
-    its name stands in: results of members can be read with it, agents cannot.
-
-    Raises:
-        ConfigError: as of `read_config`, for any other reason.
-    """
-    try:
-        config = read_config(folder, stored, reader)
-        bind(config, trains=False)
-        return config, True
-    except ConfigError as error:
-        known, name = (
-            stored.get("auto", {}),
-            serialise.env_name(stored["config"]["env"]),
-        )
-        # An evolution has those of every environment.
-        known = next((x for x in known.values() if isinstance(x, dict)), known)
-        values = {**stored["config"], **known, "env_kwargs": {}, "env_wrappers": []}
-        for like in ("CartPole-v1", "Pendulum-v1"):
-            with contextlib.suppress(ConfigError):
-                config = serialise.from_dict(
-                    {**values, "env": like, "env_params": None}
-                )
-                config = config.replace(env=Absent(envs.make(like), name))
-                bind(config, trains=False)
-                say(f"{error} Without it, {folder} is read without agents.")
-                return config, False
-        raise
 
 
 def is_rebuildable(config: TrainConfig) -> bool:
@@ -309,10 +248,7 @@ def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
 
 
 def evaluations(bound: Bound) -> str:
-    """Say how many evaluations a run has, and how long they may be.
-
-    If there are fewer than asked for, also why.
-    """
+    """Say how many evaluations a run has, how long they may be, and if they are few."""
     config, planned = bound.config, len(bound.plan.evaluate_after)
     if not planned:
         return "no evaluations"
@@ -323,11 +259,9 @@ def evaluations(bound: Bound) -> str:
     )
     if planned == config.num_evaluations:
         return words
-    reason = (
-        "an update each"
-        if planned == bound.plan.num_updates
-        else f"{planned} affordable within eval_share={config.eval_share:g}"
-    )
+    reason = "one for every update"
+    if planned < bound.plan.num_updates:
+        reason = f"affordable within eval_share={config.eval_share:g}"
     return f"{words} ({config.num_evaluations} asked for, {reason})"
 
 

@@ -19,16 +19,9 @@ from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import (
-    as_folder,
-    as_seconds,
-    as_switch,
-    check_call,
-    seeds_from,
-)
-from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
-from purerl.runner.trackers import read_trackers as make_trackers
-from purerl.scale.devices import as_count
+from purerl.runner.arguments import as_folder, as_seconds, as_switch, check_call
+from purerl.runner.trackers import TRACKERS, Tracker, choose, make_tracker
+from purerl.scale.devices import as_count, required
 from purerl.storage import folders
 
 Call = ParamSpec("Call")
@@ -39,12 +32,6 @@ Result = TypeVar("Result")
 # folder was begun with holds where a later call leaves it at its default. One that is
 # told is that of the last call: `tune` and `compare` alone have such options.
 FIXED, BEGUN, TOLD = "fixed", "begun", "told"
-
-# What people look for among the options of a tool, and where it is.
-HOOKS = {
-    "metrics": " It is a field of the config: config.replace(metrics=(function,)).",
-    "observe": " Only purerl.make_train takes it; see docs/training.md#hooks.",
-}
 
 
 class Repeated:
@@ -156,7 +143,7 @@ def seeds_option(default: int, help: str, *, name: str = "seeds", doc: str = "")
         doc=f"{doc or help} Their seeds are then 0, 1, ...; or the seeds themselves.",
         kind=int,
         also=(FIRST_SEED,),
-        read=lambda number, first: seeds_from(first, number, name),
+        read=lambda number, first: range(first, first + required(name, number)),
     )
 
 
@@ -175,7 +162,7 @@ def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker] 
         make_tracker(name, uri=uri) if name == "mlflow" and uri else name
         for name in names
     ]
-    make_trackers(trackers)  # By its name alone each is made again, as it was before.
+    choose(trackers)  # By its name alone each is made again, as it was before.
     return trackers or None
 
 
@@ -330,7 +317,17 @@ def tool(
     def decorate(function: Callable[[Asked], Result]) -> Callable[Call, Result]:
         @functools.wraps(function)
         def call(*args: Call.args, **kwargs: Call.kwargs) -> Result:
-            _check_bound(f"purerl.{function.__name__}()", signature, args, kwargs)
+            who, known = f"purerl.{function.__name__}()", signature.parameters
+            for name in kwargs.keys() - known.keys():
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(
+                    f"{who} got an unexpected keyword argument {name!r}.{hint}"
+                )
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{who}: {error}.") from None
             return function(options(*args, **kwargs))
 
         kind: Any = options
@@ -347,25 +344,6 @@ def tool(
         return in_32_bits(call)
 
     return decorate
-
-
-def _check_bound(
-    who: str, signature: inspect.Signature, args: Any, kwargs: dict[str, Any]
-) -> None:
-    """Refuse arguments that a tool does not take, or too few, by the tool's name."""
-    known = list(signature.parameters)
-    for name in kwargs:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        if name in HOOKS:
-            hint = HOOKS[name]
-        raise TypeError(f"{who} got an unexpected keyword argument {name!r}.{hint}")
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{who}: {error}.") from None
 
 
 def _documented(text: str, options: type) -> str:

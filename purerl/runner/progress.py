@@ -1,7 +1,6 @@
 """The progress of a run: a bar on a terminal or in a notebook, lines elsewhere."""
 
 import html
-import io
 import math
 import time
 from typing import Any, Self
@@ -9,7 +8,6 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
 
 from purerl.execution.format import (
     STDERR,
@@ -21,54 +19,32 @@ from purerl.metrics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.
-WIDTH = 110  # Letters of a line of a table in a notebook.
-LOOKS = {  # Of lines, of tables, and of what is said whether progress is shown or not.
-    "div": ' style="white-space:pre-line"',
-    "pre": ' style="font-family:monospace;line-height:1.2"',
-    "b": ' style="display:block"',
-}
 
 
 class Cell:
-    """One output of a notebook's cell, which is replaced: a bar, and lines under it."""
+    """A bar in the output of a notebook's cell, which is replaced."""
 
     def __init__(self) -> None:
-        self._bar, self._words = "", ""
-        self._lines = list[tuple[str, str]]()  # Tags of HTML and texts.
         self._handle: Any = None
         self._shown = 0.0
 
     def bar(self, share: float, words: str, *, is_last: bool = False) -> None:
         """Move the bar, with words behind it; not every call is shown."""
-        self._words = f"{share:.0%}  {words}"
-        look = 'style="width:16em;vertical-align:middle"'
-        self._bar = f'<progress value="{share:.4f}" {look}></progress>'
-        if is_last or time.perf_counter() - self._shown > PAUSE:
-            self._show()
-
-    def line(self, text: str, tag: str = "div") -> None:
-        """Write a line under the bar, with one of the tags in `LOOKS`."""
-        self._lines.append((tag, text))
-        self._show()
-
-    def _show(self) -> None:
-        lines = (
-            f"<{tag}{LOOKS[tag]}>{html.escape(text)}</{tag}>"
-            for tag, text in self._lines
-        )
-        words = html.escape(self._words).replace("  ", " &nbsp; ")
-        under = f"<small>{''.join(lines)}</small>"
-        data = {
-            "text/html": f"<div>{self._bar} {words}</div>{under}",
-            "text/plain": "\n".join([self._words, *(text for _, text in self._lines)]),
-        }
-        self._shown = time.perf_counter()
-        if self._handle is not None:
-            self._handle.update(data, raw=True)
+        if not is_last and time.perf_counter() - self._shown < PAUSE:
             return
-        from IPython.display import display
+        self._shown = time.perf_counter()
+        text, look = f"{share:.0%}  {words}", "width:16em;vertical-align:middle"
+        bar = f'<progress value="{share:.4f}" style="{look}"></progress>'
+        data = {
+            "text/html": f"<div>{bar} <small>{html.escape(text)}</small></div>",
+            "text/plain": text,
+        }
+        if self._handle is None:
+            from IPython.display import display
 
-        self._handle = display(data, raw=True, display_id=True)
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
 
 
 class Reporter:
@@ -117,23 +93,15 @@ class Reporter:
 
     def table(self, renderable: RenderableType) -> None:
         """Print a table, where progress is shown."""
-        if self.enabled and self.cell is not None:
-            text = io.StringIO()
-            look = {"width": WIDTH, "force_jupyter": False, "force_terminal": False}
-            Console(file=text, **look).print(renderable)
-            self.cell.line(text.getvalue(), "pre")
-        elif self.enabled:
+        if self.enabled:
             self.console.print(renderable)
 
     def notify(self, text: str) -> None:
         """Print a line whether progress is shown or not; brackets are no markup."""
-        self._print(escape(text), "b")
+        self._print(escape(text))
 
-    def _print(self, text: str, tag: str = "div") -> None:
+    def _print(self, text: str) -> None:
         """Print a line that is not cut, so that it can be copied."""
-        if self.cell is not None:
-            self.cell.line(Text.from_markup(text).plain, tag)
-            return
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from purerl.report.shown import Shown, View, stated
 from purerl.report.statistics import mean_interval
 from purerl.runner import manifest
 from purerl.runner.arguments import seeds_named, stored_folder
-from purerl.runner.rows import REMEDY, diverged_words, entry_of, read_diverged_at
+from purerl.runner.rows import REMEDY, diverged_entry, diverged_words, read_diverged_at
 from purerl.scale.host import agent_to_device
 from purerl.storage import checkpoint, folders
 from purerl.train import bind, make_algorithm, make_policy
@@ -58,7 +58,7 @@ class RunResult(Shown):
             curves of a run were read without its agents (see `purerl.load`).
         diverged_at: The first update `[S]` with a number that is not finite, counted
             from 0, or -1.
-        metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`);
+        metrics: Metrics by name, `[S, R]` each, a row per segment;
             nothing where the agents alone were read (see `purerl.load_run`).
         evaluation: Evaluations by name: `env_steps` and `cut_episodes` `[S, K]`;
             `episode_return` and `episode_length` `[S, K, E]`.
@@ -83,7 +83,6 @@ class RunResult(Shown):
     out: Path | None = None
 
     def _replace(self, **changes: Any) -> "RunResult":
-        """Return a copy with other values, as a named tuple does."""
         return dataclasses.replace(self, **changes)
 
     @property
@@ -201,15 +200,10 @@ class RunResult(Shown):
         if tuple(seeds) == self.seeds:
             return self
         members = np.array([self.seeds.index(seed) for seed in seeds])
-        mine = self.state, self.diverged_at, self.metrics, self.evaluation
-        state, at, metrics, evaluation = jax.tree.map(lambda x: x[members], mine)
-        return self._replace(
-            seeds=tuple(seeds),
-            state=state,
-            diverged_at=at,
-            metrics=metrics,
-            evaluation=evaluation,
-        )
+        names = ("state", "diverged_at", "metrics", "evaluation")
+        mine = {name: getattr(self, name) for name in names}
+        picked = jax.tree.map(lambda x: x[members], mine)
+        return self._replace(seeds=tuple(seeds), **picked)
 
     def policy(self, seed: int) -> Callable[..., Any]:
         """Return the trained policy of one agent (see `purerl.make_policy`).
@@ -239,7 +233,8 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
     bound = bind(config, on_host=True, trains=False)
-    shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
+    with folders.keys_of(stored):
+        shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(
         flat, shapes, checkpoint.path_of(folder / "checkpoints", update)
     )
@@ -262,20 +257,17 @@ def summary(result: RunResult) -> dict[str, Any]:
         "agents": len(result.seeds),
         "env_steps": int(result.metrics["env_steps"][:, -1].sum()),
         **_times(result),
-        "diverged": entry_of(result.seeds, result.diverged_at),
+        "diverged": diverged_entry(result.seeds, result.diverged_at),
     }
     if final is not None:
         is_lost = result.diverged_at >= 0
         means = final[:, -1].mean(-1)
         kept = means[~is_lost]
-        cut = result.evaluation["cut_episodes"][:, -1]
         # Not rounded: all returns of a task may lie between 0 and 1.
         numbers["evaluation_mean"] = _plain(kept.mean()) if kept.size else None
-        numbers["evaluation_min"] = _plain(kept.min()) if kept.size else None
         numbers["evaluation_per_seed"] = [
             None if lost else _plain(x) for lost, x in zip(is_lost, means, strict=True)
         ]
-        numbers["evaluation_cut_episodes"] = int(cut.sum())
     return numbers
 
 
@@ -298,6 +290,6 @@ def _times(result: RunResult) -> dict[str, Any]:
 def write_summary(result: RunResult) -> None:
     """Write `summary.json` into the run's folder."""
     if result.out is not None:
-        call, numbers = _times(result), summary(result)
-        facts = {name: numbers[name] for name in numbers if name not in call}
+        call, facts = _times(result), summary(result)
+        facts = {name: facts[name] for name in facts if name not in call}
         folders.write_summary(result.out, facts, call, result.train_steps > 0)

@@ -10,7 +10,7 @@ CRC-32 of its line and of all lines before it.
 import json
 import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,40 +31,19 @@ from purerl.metrics import HELD
 from purerl.runner.arguments import seeds_named
 from purerl.runner.trackers.base import Row
 from purerl.runner.trackers.group import Group, begin_anew
-from purerl.storage import checkpoint
+from purerl.storage import checkpoint, folders
 from purerl.train import Plan
 from purerl.types import HostMetrics
 
 KINDS = ("train", "evaluation")
 FILE, CRC = "rows.jsonl", "crc"
+# What a row of an evaluation holds.
+EVALUATED = ("env_steps", "episode_return", "episode_length", "cut_episodes")
 
 
-def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
-    """Reduce the metrics of a segment `[S, K]` to one row per member.
-
-    Args:
-        metrics: Metrics of the updates that ran, `[S, K]`, on the host.
-        update: The number of finished updates at the segment's end.
-        before: The row before; see `reduce_segment`.
-    """
-    return _by_columns(update, reduce_segment(metrics, before))
-
-
-def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
-    """Return one row per member of the evaluation in a slot of a segment's buffer.
-
-    Args:
-        evaluation: The segment's buffer, on the host, `[S, slots, ...]`.
-        slot: The number of the slot.
-        update: The number of finished updates at the evaluation.
-    """
-    names = ("env_steps", "episode_return", "episode_length", "cut_episodes")
-    return _by_columns(update, {n: np.asarray(evaluation[n])[:, slot] for n in names})
-
-
-def _by_columns(update: int, columns: HostMetrics) -> list[Row]:
-    """A row per member of columns `[S, ...]`."""
-    lists = [column.tolist() for column in columns.values()]
+def rows_at(update: int, columns: HostMetrics) -> list[Row]:
+    """Return a row per member of columns `[S, ...]` that are known after an update."""
+    lists = [np.asarray(column).tolist() for column in columns.values()]
     return [
         {"update": update, **dict(zip(columns, values, strict=True))}
         for values in zip(*lists, strict=True)
@@ -136,7 +115,7 @@ def _crc_text(crc: int) -> str:
     return f', "{CRC}": {crc}}}'
 
 
-def read_rows(folder: Path, kinds: Collection[str] = KINDS) -> dict[str, list[Row]]:
+def read_rows(folder: Path) -> dict[str, list[Row]]:
     """Read the rows of a folder `metrics` by kind, each with its `seed`.
 
     A last line that a kill cut short is left out.
@@ -144,84 +123,58 @@ def read_rows(folder: Path, kinds: Collection[str] = KINDS) -> dict[str, list[Ro
     Raises:
         ConfigError: another line is damaged, or one is missing between others.
     """
-    rows: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    rows: dict[str, list[Row]] = {kind: [] for kind in KINDS}
     for line in _lines(folder / FILE):
         rows.setdefault(line.row.pop("kind"), []).append(line.row)
     return rows
 
 
-def by_member(
-    rows: Sequence[Row], seeds: Sequence[int], until: float = math.inf
-) -> list[list[Row]]:
-    """Return the rows of each member up to an update, without their seeds."""
+def by_member(rows: Sequence[Row], seeds: Sequence[int]) -> list[list[Row]]:
+    """Return the rows of each member, without their seeds."""
     members: dict[int, list[Row]] = {seed: [] for seed in seeds}
     for row in rows:
-        if row["seed"] in members and row["update"] <= until:
+        if row["seed"] in members:
             rest = {name: value for name, value in row.items() if name != "seed"}
             members[row["seed"]].append(rest)
     return list(members.values())
 
 
-def check_complete(folder: Path, members: Sequence[Sequence[Row]], update: int) -> None:
-    """Refuse rows that end before the last checkpoint.
+def read_members(
+    folder: Path, seeds: Sequence[int], update: int
+) -> dict[str, list[list[Row]]]:
+    """Read the rows of a run by kind and member, also while it goes on.
 
     As every row's checksum follows from those before, and a segment's last rows are
     those of its training, all rows up to these are there.
 
     Args:
-        members: The rows of every member, as they are told at the end of a segment.
-        update: The number of finished updates of the checkpoint; 0 for none.
+        folder: The folder `metrics` of the run.
+        seeds: Seeds of the members.
+        update: The number of finished updates of the last checkpoint; 0 for none.
 
     Raises:
-        ConfigError: naming the file.
+        ConfigError: the file is damaged, or ends before the last checkpoint.
     """
-    known = min((rows[-1]["update"] if rows else 0 for rows in members), default=0)
+    found = {kind: by_member(rows, seeds) for kind, rows in read_rows(folder).items()}
+    known = min(rows[-1]["update"] if rows else 0 for rows in found["train"])
     if known < update:
         has = f"ends with update {known:,}" if known else "has no rows"
         raise ConfigError(
             f"{folder / FILE} {has}, and there is a checkpoint of update {update:,}: "
             "rows are missing; put back a copy of the file, or of the whole folder."
         )
+    return found
 
 
-def read_members(
-    folder: Path, seeds: Sequence[int], update: int
-) -> dict[str, HostMetrics]:
-    """Read the rows of a run by kind as arrays `[S, R, ...]`, also while it goes on.
-
-    Args:
-        seeds: Seeds of the members.
-        update: The number of finished updates of the last checkpoint; 0 for none.
-
-    Returns:
-        As many rows of each member as all of them have.
-
-    Raises:
-        ConfigError: the file is damaged, or ends before the last checkpoint.
-    """
-    found = {kind: by_member(rows, seeds) for kind, rows in read_rows(folder).items()}
-    check_complete(folder, found["train"], update)
-    shortest = {kind: min(map(len, members)) for kind, members in found.items()}
-    return {
-        kind: stack_rows([rows[: shortest[kind]] for rows in members])
-        for kind, members in found.items()
-    }
-
-
-def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
-    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
-    if not rows or not rows[0]:
-        return {}
-    return {
-        name: np.asarray([[_nan(row[name]) for row in member] for member in rows])
-        for name in rows[0][0]
-    }
-
-
-def _nan(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_nan, value))
-    return math.nan if value is None else value
+def stack_rows(members: Sequence[Sequence[Row]]) -> HostMetrics:
+    """Return as many rows as every member has as arrays `[S, R, ...]`; null is NaN."""
+    count = min(map(len, members))
+    stacked = {}
+    for name in members[0][0] if count else ():
+        values = [[row[name] for row in rows[:count]] for rows in members]
+        array = np.asarray(values)
+        stacked[name] = np.asarray(values, float) if array.dtype == object else array
+    return stacked
 
 
 def _no_nan(value: Any) -> Any:
@@ -231,7 +184,7 @@ def _no_nan(value: Any) -> Any:
 
 
 class Records:
-    """Rows of every member of a run, growing segment by segment.
+    """Rows of every member of a run, growing segment by segment, and who diverged.
 
     Args:
         seeds: Seeds of the members.
@@ -240,6 +193,7 @@ class Records:
 
     Attributes:
         rows: Rows of every member, by kind (`train` or `evaluation`).
+        diverged_at: The first update `[S]` with a number that is not finite, or -1.
     """
 
     def __init__(
@@ -247,35 +201,33 @@ class Records:
     ) -> None:
         self.rows: dict[str, list[list[Row]]]
         self.rows = {kind: [[] for _ in seeds] for kind in KINDS}
+        self.diverged_at = np.full(len(seeds), -1)
         self._seeds, self._trackers, self._folder = seeds, trackers, folder
         self._file = RowFile(folder / "metrics") if folder else None
 
     def add(self, plan: Plan, segment: Segment) -> float:
         """Log a segment.
 
-        Args:
-            plan: Plan that says which slots of the evaluation were filled.
-            segment: The segment: what the members did in it.
-
         Returns:
             The mean of the members' last known episode returns, for the progress bar;
             NaN where no episode has ended yet.
         """
-        # Training comes last: where its rows are there, all are (`check_complete`).
+        # Training comes last: where its rows are there, all are (`read_members`).
         for slot, at in enumerate(segment.evaluated(plan)):
-            self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
-        self._log("train", segment_rows(segment.metrics, segment.end, self._last()))
+            found = {name: segment.evaluation[name][:, slot] for name in EVALUATED}
+            self._log("evaluation", rows_at(at, found))
+        row = reduce_segment(segment.metrics, self._last())
+        self._log("train", rows_at(segment.end, row))
         if self._file:
             self._file.flush()
         self._trackers.flush()
-        return mean_of_known(self._last()["episode_return"])
+        return mean_of_known(row["episode_return"])
 
     def _last(self) -> dict[str, np.ndarray]:
         """The numbers of the last row that the next one may hold."""
         rows = [member[-1] for member in self.rows["train"] if member]
         held = [name for name in HELD if rows and name in rows[0]]
-        named = {name: [row[name] for row in rows] for name in held}
-        return {name: np.array(values, float) for name, values in named.items()}
+        return {name: np.array([row[name] for row in rows], float) for name in held}
 
     def _log(self, kind: str, rows: list[Row]) -> None:
         for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):
@@ -284,34 +236,63 @@ class Records:
             if self._file:
                 self._file.log(kind, seed, row)
 
+    def newly_diverged(self, segment: Segment) -> str:
+        """Mark who diverges in a segment, in the manifest too; return a sentence.
+
+        It is empty where nobody does who had not before.
+        """
+        first = first_bad_update(segment.metrics)
+        new = (first >= 0) & (self.diverged_at < 0)
+        if not new.any():
+            return ""
+        self.diverged_at[new] = segment.first + first[new]
+        self._write_diverged()
+        update = first[new].min()
+        names = [
+            CHECKS.get(name, name)
+            for name, is_bad in bad_numbers(segment.metrics).items()
+            if is_bad[new & (first == update), update].any()
+        ]
+        seeds = np.asarray(self._seeds)[new].tolist()
+        return (
+            f"{with_noun(len(seeds), 'agent')} of {len(self._seeds)} diverged "
+            f"({seeds_named(seeds)}): {', '.join(sorted(names))} not finite in update "
+            f"{segment.first + update + 1:,}. {WORTHLESS} {REMEDY}"
+        )
+
+    def _write_diverged(self) -> None:
+        if self._folder is not None:
+            entry = diverged_entry(self._seeds, self.diverged_at)
+            if entry != folders.load(self._folder).get(DIVERGED):
+                folders.update(self._folder, {DIVERGED: entry})
+
     @property
     def num_updates(self) -> int:
         """Number of the updates that have rows, which trackers are told together."""
         members = [rows for kind in self.rows.values() for rows in kind]
         return len({row["update"] for rows in members for row in rows})
 
+    def rewind(self, update: int) -> None:
+        """Go on from the folder's rows, without what was logged after an update."""
+        assert self._folder is not None and self._file is not None
+        # Before anything is written: damaged files stay as they are.
+        found = read_members(self._folder / "metrics", self._seeds, update)
+        self._take(found, update)
+        self._file.rewind(update)
+        stored = folders.load(self._folder)
+        self.diverged_at = read_diverged_at(stored, self._seeds, update)
+        self._write_diverged()
+
+    def _take(self, found: Mapping[str, list[list[Row]]], update: int) -> None:
+        self.rows = {
+            kind: [[row for row in rows if row["update"] <= update] for rows in members]
+            for kind, members in found.items()
+        }
+
     def begin_trackers_anew(self) -> None:
         """Let trackers that know more than these rows begin anew: others follow."""
         assert self._folder is not None
         begin_anew(self._folder, self.num_updates)
-
-    def rewind(self, update: int) -> None:
-        """Go on from the folder's rows, without what was logged after an update."""
-        assert self._file is not None
-        self.read(update)  # Before anything is written: damaged files stay as they are.
-        self._file.rewind(update)
-
-    def read(self, update: int) -> None:
-        """Take over the rows in the folder up to the update of a checkpoint.
-
-        Raises:
-            ConfigError: the file is damaged, or ends before that update.
-        """
-        assert self._folder is not None
-        metrics = self._folder / "metrics"
-        for kind, rows in read_rows(metrics).items():
-            self.rows[kind] = by_member(rows, self._seeds, update)
-        check_complete(metrics, self.rows["train"], update)
 
     def send_missing(self, trackers: Group) -> None:
         """Tell trackers all rows; they know which of them they lack."""
@@ -326,12 +307,12 @@ def saved_records(folder: Path, seeds: Sequence[int]) -> Records:
     """Return the rows of a run's folder up to its last checkpoint; none without one.
 
     Raises:
-        ConfigError: see `Records.read`.
+        ConfigError: see `read_members`.
     """
     records = Records(seeds, folder, Group(()))
     saved = checkpoint.steps(folder / "checkpoints")
     if saved:
-        records.read(saved[-1])
+        records._take(read_members(folder / "metrics", seeds, saved[-1]), saved[-1])
     return records
 
 
@@ -343,56 +324,8 @@ REMEDY = (
 )
 
 
-class Divergence:
-    """Looks for agents that have diverged, segment by segment.
-
-    Args:
-        seeds: Seeds of the agents.
-
-    Attributes:
-        diverged_at: The first update `[S]` with a number that is not finite, or -1.
-    """
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self._seeds = np.asarray(seeds)
-        self.diverged_at = np.full(len(self._seeds), -1)
-
-    def sentence(self, segment: Segment) -> str:
-        """Return what there is to say of a segment; empty where no agent diverged.
-
-        Args:
-            segment: Records of the agents; those that diverged before are left out.
-        """
-        first = first_bad_update(segment.metrics)
-        new = (first >= 0) & (self.diverged_at < 0)
-        if not new.any():
-            return ""
-        self.diverged_at[new] = segment.first + first[new]
-        update = first[new].min()
-        names = [
-            CHECKS.get(name, name)
-            for name, is_bad in bad_numbers(segment.metrics).items()
-            if is_bad[new & (first == update), update].any()
-        ]
-        seeds = self._seeds[new].tolist()
-        return (
-            f"{with_noun(len(seeds), 'agent')} of {len(self._seeds)} diverged "
-            f"({seeds_named(seeds)}): {', '.join(sorted(names))} not finite in update "
-            f"{segment.first + update + 1:,}. {WORTHLESS} {REMEDY}"
-        )
-
-    @property
-    def entry(self) -> dict[str, int]:
-        """The entry of the manifest: by seed the update of those that diverged."""
-        return entry_of(self._seeds.tolist(), self.diverged_at)
-
-
-def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
-    """Return the first bad update of the agents that diverged, by seed, for JSON.
-
-    Args:
-        diverged_at: The first bad update of each agent, `[S]`, or -1.
-    """
+def diverged_entry(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
+    """Return the first bad update of the agents that diverged, by seed, for JSON."""
     pairs = zip(seeds, diverged_at, strict=True)
     return {str(seed): int(update) for seed, update in pairs if update >= 0}
 
@@ -400,11 +333,10 @@ def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
 def read_diverged_at(
     stored: Mapping[str, Any], seeds: Sequence[int], until: int
 ) -> np.ndarray:
-    """Return the first bad update `[S]` of a stored run's agents, or -1.
+    """Return the first bad update `[S]` below `until` of a stored run's agents, or -1.
 
     Args:
         stored: The manifest of the run.
-        until: The number of finished updates up to which is looked.
     """
     named = stored[DIVERGED]
     found = np.array([named.get(str(seed), -1) for seed in seeds])
@@ -414,11 +346,7 @@ def read_diverged_at(
 def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
     """Say which agents diverged, and when: `seed 3 diverged in update 4`.
 
-    Args:
-        diverged_at: The first bad update of each agent, `[S]`, or -1.
-
-    Returns:
-        No sentence but its beginning; empty where no agent diverged.
+    It is the beginning of a sentence; empty where no agent diverged.
     """
     is_lost = diverged_at >= 0
     if not is_lost.any():
@@ -430,11 +358,7 @@ def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
 
 
 def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:
-    """Say in a line, on the standard error, which agents diverged, if any did.
-
-    Args:
-        diverged_at: The first bad update of each agent, `[S]`, or -1.
-    """
+    """Say in a line, on the standard error, which agents diverged, if any did."""
     words = diverged_words(seeds, diverged_at)
     if words:
         say(f"{words}. {WORTHLESS}")

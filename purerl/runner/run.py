@@ -20,7 +20,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort, HostedProgram
-from purerl.execution.memory import fitting_lanes, require_number
+from purerl.execution.memory import fitting_lanes, require_listing
 from purerl.execution.programs import SEGMENTS, every, segment_length
 from purerl.report import plots
 from purerl.runner import manifest
@@ -34,13 +34,7 @@ from purerl.runner.arguments import (
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Flag, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult, write_summary
-from purerl.runner.rows import (
-    DIVERGED,
-    Divergence,
-    Records,
-    read_diverged_at,
-    stack_rows,
-)
+from purerl.runner.rows import Records, stack_rows
 from purerl.runner.start import (
     NETWORKS,
     Begun,
@@ -202,10 +196,10 @@ class RunLoop:
         self.folder, self.begun = options.folder, begun
         self.trackers = Group(trackers)
         self.records = Records(seeds, self.folder, self.trackers)
-        self.divergence = Divergence(seeds)
         self.notify: Notify = print
+        self.total = bound.plan.num_updates
+        self.steps_each = bound.plan.steps_per_update * len(seeds)
         self.is_disk_full = False
-        self.saved_at = self.tried_at = 0
         self.pace = Pace(options.checkpoint_seconds)
 
     def run(self, resume: bool) -> RunResult:
@@ -215,11 +209,12 @@ class RunLoop:
 
         restored = self._restore() if resume else None
         first = self.begun.first_update if self.begun else 0
-        first = restored[0] if restored else first
-        self.saved_at = self.tried_at = first
-        total = self.bound.plan.num_updates
-        each = self.bound.plan.steps_per_update * len(self.seeds)
-        reporter = Reporter(total * each, first * each, enabled=self.options.progress)
+        self.first = restored[0] if restored else first
+        self.saved_at = self.tried_at = self.first
+        each, options = self.steps_each, self.options
+        reporter = Reporter(
+            self.total * each, self.first * each, enabled=options.progress
+        )
         self.notify = reporter.notify  # whether progress is shown or not
         for line in self._where_it_goes_on(restored):
             reporter.info(line)
@@ -227,11 +222,11 @@ class RunLoop:
         self.trackers.begin(describe(self.folder, config, self.seeds), self.notify)
         self.records.send_missing(self.trackers)
         with self.trackers:
-            if restored and first >= total:
-                state = self._unflattened(restored, goes_on=False)
-                result = self._result(state, 0.0, 0.0, first, total)
+            if restored and self.first >= self.total:
+                state = self._unflattened(restored)
+                result = self._result(state, self.first)
             else:
-                result = self._train(restored, first, reporter)
+                result = self._train(restored, reporter)
         if result.finished:
             write_summary(result)
         status = "finished" if result.finished else "interrupted"
@@ -241,15 +236,15 @@ class RunLoop:
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
         if not restored:
             return [self.begun.sentence()] if self.begun else []
-        if restored[0] >= self.bound.plan.num_updates:
+        if self.first >= self.total:
             return [f"the run in {self.folder} had finished"]
-        lines = [f"resuming {self.folder} after update {restored[0]:,}"]
+        lines = [f"resuming {self.folder} after update {self.first:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)
         note = folders.differences_of_versions(folders.load(self.folder))
         return [*lines, f"[yellow]{note}"] if note else lines
 
-    def _train(self, restored: Restored | None, first: int, reporter: Any) -> RunResult:
+    def _train(self, restored: Restored | None, reporter: Any) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
         with Interrupt(lambda: self.trackers.stop) as interrupt:
             for line in (self._banner(), *manifest.notes(self.bound)):
@@ -258,58 +253,54 @@ class RunLoop:
                 for line in manifest.dropped_evaluations([self.bound]):
                     self.notify(line)
             cohort = self._cohort()
-            reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
-            began = time.perf_counter()
+            if isinstance(cohort, Cohort):
+                reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
+            # Pieces for environments on the host are compiled while it trains.
+            began = time.perf_counter() - cohort.compile_seconds
             with closing(cohort):
                 if restored:
-                    cohort.restore(self._unflattened(restored), first)
+                    cohort.restore(self._unflattened(restored), self.first)
                 else:
                     cohort.init()
                     if self.begun:
-                        cohort.restore(self.begun.put(cohort.gather()), first)
+                        cohort.restore(self.begun.put(cohort.gather()), self.first)
                 with reporter:
-                    update = self._segments(cohort, first, interrupt, reporter)
-        if update < self.bound.plan.num_updates:
+                    update = self._segments(cohort, interrupt, reporter)
+        if update < self.total:
             reporter.notify(self._how_to_resume(update))
-        compiled, seconds = cohort.compile_seconds, time.perf_counter() - began
-        return self._result(cohort.gather(), compiled, seconds, first, update)
+        compiled = cohort.compile_seconds
+        seconds = time.perf_counter() - began - compiled
+        return self._result(cohort.gather(), update, compiled, seconds)
 
-    def _unflattened(self, restored: Restored, goes_on: bool = True) -> PyTree:
+    def _unflattened(self, restored: Restored) -> PyTree:
         """The states of a checkpoint."""
         shapes = jax.eval_shape(make_segment(self.bound).init, jax.random.key(0))
         where = self.folder / "checkpoints"
-        return checkpoint.unflatten(restored[1], shapes, where, goes_on=goes_on)
+        return checkpoint.unflatten(restored[1], shapes, where)
 
     def _result(
-        self, state: PyTree, compiled: float, seconds: float, first: int, update: int
+        self, state: PyTree, update: int, compiled: float = 0.0, seconds: float = 0.0
     ) -> RunResult:
-        """The result of a call that trained from one update to another."""
-        each = self.bound.plan.steps_per_update * len(self.seeds)
+        """The result of a call that has trained up to an update."""
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
-            update=max(first, update),
+            update=update,
             state=state,
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
-            finished=update >= self.bound.plan.num_updates,
+            finished=update >= self.total,
             compile_seconds=compiled,
             train_seconds=seconds,
-            train_steps=max(0, update - first) * each,
+            train_steps=(update - self.first) * self.steps_each,
             out=self.folder,
-            diverged_at=self.divergence.diverged_at,
+            diverged_at=self.records.diverged_at,
         )
 
     def _segments(
-        self,
-        cohort: Cohort | HostedCohort,
-        update: int,
-        interrupt: Interrupt,
-        reporter: Any,
+        self, cohort: Cohort | HostedCohort, interrupt: Interrupt, reporter: Any
     ) -> int:
         """Train segment by segment, and save now and then; the last update."""
-        plan = self.bound.plan
-        each = plan.steps_per_update * len(self.seeds)
 
         def is_stopped() -> bool:
             if interrupt.asked:
@@ -317,21 +308,20 @@ class RunLoop:
             is_tried = self.folder is None or cohort.update == self.tried_at
             return not is_tried and self.pace.is_due()
 
-        asked = interrupt.asked
-        while update < plan.num_updates and not asked:
+        update, asked = self.first, interrupt.asked
+        while update < self.total and not asked:
             try:
-                for segment in cohort.segments(plan.num_updates, is_stopped):
-                    latest = self.records.add(plan, segment)
+                for segment in cohort.segments(self.total, is_stopped):
+                    latest = self.records.add(self.bound.plan, segment)
                     update = segment.end
-                    reporter.update(update * each, latest)
-                    if sentence := self.divergence.sentence(segment):
+                    reporter.update(update * self.steps_each, latest)
+                    if sentence := self.records.newly_diverged(segment):
                         self.notify(sentence)
-                        self._write_diverged()
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
             asked = interrupt.asked
-            self._save(cohort, is_last=asked)
+            self._save(cohort, is_last=asked or cohort.update >= self.total)
         return update
 
     def _cohort(self) -> Cohort | HostedCohort:
@@ -378,7 +368,7 @@ class RunLoop:
                 checkpoint.save(folder, cohort.update, states, keep or KEEP_CHECKPOINTS)
             self.saved_at, self.is_disk_full = cohort.update, False
         except checkpoint.NotSavedError as error:
-            if is_last or cohort.update >= self.bound.plan.num_updates:
+            if is_last:
                 raise
             if not self.is_disk_full:  # said once, until there is room again
                 self.notify(f"{error} Training goes on without it.")
@@ -389,22 +379,25 @@ class RunLoop:
         if not isinstance(cohort, HostedCohort) or cohort.failed is None:
             return
         seed, update = self.seeds[cohort.failed[0]], cohort.failed[1]
-        error.add_note(
-            f"purerl: this was raised while the agent of seed {seed} made update "
-            f"{update:,} in {self.bound.env.name}."
-        )
-        note, folder = "nothing was saved (no out folder).", self.folder
-        if folder is not None:
-            if cohort.program.keeps_states and cohort.update > 0:
-                try:
+        notes = [
+            f"this was raised while the agent of seed {seed} made update {update:,} in "
+            f"{self.bound.env.name}."
+        ]
+        saved: list[int] = []
+        if self.folder is not None:
+            try:
+                if cohort.program.keeps_states and cohort.update > 0:
                     self._save(cohort, is_last=True)
-                except checkpoint.NotSavedError as unsaved:
-                    error.add_note(f"purerl: {unsaved}")
-            note = "no update was saved."
-            if saved := checkpoint.steps(folder / "checkpoints"):
-                go_on = manifest.how_to_go_on(self.bound.config, folder)
-                note = f"update {saved[-1]:,} is saved. {go_on}"
-        error.add_note(f"purerl: {note}")
+            except checkpoint.NotSavedError as unsaved:
+                notes.append(str(unsaved))
+            saved = checkpoint.steps(self.folder / "checkpoints")
+        if saved:
+            go_on = manifest.how_to_go_on(self.bound.config, self.folder)
+            notes.append(f"update {saved[-1]:,} is saved. {go_on}")
+        else:
+            notes.append("no update was saved.")
+        for note in notes:
+            error.add_note(f"purerl: {note}")
 
     def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
@@ -412,22 +405,10 @@ class RunLoop:
         restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
         if not restored:
             folders.refuse_lost_checkpoints(self.folder)
-        update = restored[0] if restored else 0
-        self.records.rewind(update)
+        self.records.rewind(restored[0] if restored else 0)
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.begin_trackers_anew()
-        stored = folders.load(self.folder)
-        self.divergence.diverged_at = read_diverged_at(stored, self.seeds, update)
-        self._write_diverged()
         return restored
-
-    def _write_diverged(self) -> None:
-        """Write into the folder which agents have diverged, before a checkpoint is."""
-        if self.folder is None:
-            return
-        entry = self.divergence.entry
-        if entry != folders.load(self.folder).get(DIVERGED):
-            folders.update(self.folder, {DIVERGED: entry})
 
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:
@@ -512,7 +493,8 @@ def run(asked: RunOptions) -> RunResult:
             f"lanes and data_parallel must be left out with env={bound.env.name!r}: "
             "its environments are stepped on the host, and agents take turns."
         )
-    require_number(bound, num_seeds(asked.seeds), make_workers())
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
+    require_listing(num_seeds(asked.seeds), steps)
     seeds = check_seeds(asked.seeds)
     trackers = choose(asked.trackers, folder if goes_on else None)
     begun = None if source is None or goes_on else read_start(source, bound, seeds)

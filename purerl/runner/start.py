@@ -1,7 +1,7 @@
 """The agents that a run begins with, read from the folder of another run."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ from purerl.execution.format import with_noun
 from purerl.execution.programs import rekey
 from purerl.runner import manifest
 from purerl.runner.arguments import seeds_named
-from purerl.storage import checkpoint
+from purerl.storage import checkpoint, folders
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
 from purerl.warm_start import (
+    check_finite,
     check_networks,
     check_scale,
     choose,
-    diverged,
     put_networks,
     taken_by,
 )
@@ -54,20 +54,12 @@ class Begun(NamedTuple):
     Attributes:
         described: Description of the start in the manifest.
         first_update: Updates that the agents have done in the run that begins.
-        networks: Arrays by name, `[S, ...]` each; None where everything is taken over.
-        state: Whole states on the host, leaves `[S, ...]`, or None.
+        put: Makes the states to begin with of fresh ones, both on the host.
     """
 
     described: dict[str, Any]
     first_update: int
-    networks: HostMetrics | None
-    state: PyTree
-
-    def put(self, fresh: PyTree) -> PyTree:
-        """Return the states to begin with, from fresh ones, both on the host."""
-        if self.networks is None:
-            return self.state
-        return put_networks(fresh, self.networks)
+    put: Callable[[PyTree], PyTree]
 
     def sentence(self) -> str:
         """Return what a run says of it."""
@@ -139,7 +131,8 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         )
     rows = [known.index(seed) for seed in sources]
     flat = {name: array[rows] for name, array in flat.items()}
-    _check_finite(folder, flat, sources)
+    # It is not known where an algorithm of the user's own has its networks.
+    check_finite({n: x for n, x in flat.items() if n.startswith(".params")})
     described = {
         "run": str(folder.resolve()),
         "update": update,
@@ -152,15 +145,13 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         state = rekey(state, is_other, keys) if is_other.any() else state
-        digest = checkpoint.digest(flat).hex()
-        return Begun(described | {"sha256": digest}, update, None, state)
+        return Begun(described, update, lambda fresh: state)
     networks = _networks(flat, start.parts)
-    digest = checkpoint.digest(networks).hex()
     check_scale(networks, bound.config)
     networks = taken_by(networks, shapes)
     one = {name: array[0] for name, array in networks.items()}
     check_networks(one, shapes, _BY_FOLDER)
-    return Begun(described | {"sha256": digest}, 0, networks, None)
+    return Begun(described, 0, lambda fresh: put_networks(fresh, networks))
 
 
 def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
@@ -191,30 +182,15 @@ def check_same_start(described: Mapping[str, Any] | None, start: Start | None) -
     Raises:
         ConfigError: saying what the run began with.
     """
+    began = described or {"run": "nothing", "parts": "", "seeds": []}
     if start is None:
         return
-    began = described or {"run": "nothing", "parts": "", "seeds": []}
     given = (str(Path(start.folder).resolve()), start.parts)
-    is_same = given == (began["run"], began["parts"])
-    if not is_same or (start.seed is not None and set(began["seeds"]) != {start.seed}):
+    is_one = start.seed is None or set(began["seeds"]) == {start.seed}
+    if given != (began["run"], began["parts"]) or not is_one:
         raise ConfigError(
             f"start is {start.folder}, and the run that is resumed began with "
             f"{began['run']}; leave start out: a run goes on with its own."
-        )
-
-
-def _check_finite(
-    folder: Path, flat: Mapping[str, np.ndarray], seeds: Sequence[int]
-) -> None:
-    """Refuse agents that diverged: nothing can be learned from their networks."""
-    learned = {name: x for name, x in flat.items() if name.startswith(".params")}
-    # It is not known where an algorithm of the user's own has its networks.
-    is_lost = diverged(learned) if learned else np.zeros(len(seeds), bool)
-    if is_lost.any():
-        lost = sorted({seed for seed, x in zip(seeds, is_lost, strict=True) if x})
-        raise ConfigError(
-            f"start: the run in {folder} has numbers that are not finite in its "
-            f"networks of {seeds_named(lost)}, which diverged; give seeds without them."
         )
 
 
@@ -239,6 +215,7 @@ def _everything(
     shapes: PyTree,
 ) -> PyTree:
     """The whole states of agents that go on, where this run can go on with them."""
+    folders.check_keys(f"start: {folder}", stored)
     theirs, mine = manifest.read_config(folder, dict(stored)), bound.config
     # Steps that are done are counted by updates. A replay buffer has memories before
     # the burn-in, and priorities of steps that have n_step more after them.
@@ -257,7 +234,6 @@ def _everything(
         checkpoint.path_of(folder / "checkpoints", update),
         may_grow=stored["config"].get("buffer_size")
         == getattr(mine, "buffer_size", None),
-        goes_on=True,
     )
     check_scale(state, mine)
     if update >= bound.plan.num_updates:

@@ -315,7 +315,7 @@ def pmap(
         function: Pure function, such as `make_train(config)`.
         lanes: Width W of a block; where not given, see `default_lanes`.
         in_axes: Axes as in `jax.vmap`, with 0 or None: one for all arguments, or a
-            tuple with one (or a pytree of them) per argument.
+            tuple with one per argument.
         devices: Local devices to use; all of the default backend where not given.
 
     Returns:
@@ -381,18 +381,13 @@ def pmap(
 def _axes_of(in_axes: Any, args: tuple) -> list[int | None]:
     """An axis, 0 or None, for every leaf of the arguments."""
     each = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
-    axes: list[Any]
-    try:
-        whole = jax.tree.broadcast(each, args, is_leaf=lambda x: x is None)
-        axes = jax.tree.leaves(whole, is_leaf=lambda x: x is None)
-    except ValueError:
-        axes = [in_axes]
-    if any(axis not in (0, None) for axis in axes):
+    if len(each) != len(args) or any(axis not in (0, None) for axis in each):
         raise ConfigError(
-            "in_axes must be 0 or None, or have these for each argument or its parts, "
-            f"got {in_axes!r}."
+            "in_axes must be 0 or None, or have one of these for each argument, got "
+            f"{in_axes!r}."
         )
-    return axes
+    pairs = zip(each, args, strict=True)
+    return [axis for axis, arg in pairs for _ in jax.tree.leaves(arg)]
 
 
 def _leading_size(leaves: list[Any], axes: list[int | None]) -> int:

@@ -10,9 +10,6 @@ from flax import struct
 
 from purerl.types import PyTree
 
-# Of random keys, where nobody chose another one.
-DEFAULT_IMPL = "threefry2x32"
-
 
 @struct.dataclass
 class HostKey:

@@ -7,7 +7,6 @@ files; what is sent between them is a few small arrays on which all must agree.
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.format import say
 
-# While a process waits for others it asks every so often, and says so now and then.
-ASK_SECONDS, SAY_SECONDS = 10.0, 600.0
+ASK_MILLISECONDS = 10_000
 _barriers = itertools.count()
 # What SLURM and Open MPI set for each process they start.
 _LAUNCHERS = (
@@ -46,19 +44,13 @@ def join(
     given = [x is not None for x in (coordinator, num_processes, process)]
     if not any(given) and not launched():
         return
-    if any(given) and not all(given):
-        raise ConfigError(
-            "coordinator, num_processes and process go together, got "
-            f"{coordinator!r}, {num_processes!r} and {process!r}; under SLURM or Open "
-            "MPI leave all three out."
-        )
-    if all(given):
+    if any(given):
         is_place = re.fullmatch(r".+:\d+", str(coordinator))
         if not is_place or process not in range(num_processes or 0):
             raise ConfigError(
                 "coordinator must be host:port of process 0, such as node1:12345, and "
-                f"process one of 0 to num_processes - 1, got {coordinator!r}, "
-                f"{process} and {num_processes}."
+                "process one of 0 to num_processes - 1 (under SLURM or Open MPI leave "
+                f"all out), got {coordinator!r}, {process} and {num_processes}."
             )
     if jax.distributed.is_initialized():
         return
@@ -68,9 +60,8 @@ def join(
         jax.distributed.initialize(coordinator, num_processes, process)
     except (RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(
-            f"cannot join the other processes ({type(error).__name__}: {error}); say "
-            "where process 0 is with --coordinator HOST:PORT, --num-processes and "
-            "--process, or unset the variables of the launcher to work in one process."
+            f"cannot join the other processes ({type(error).__name__}: {error}); give "
+            "--coordinator HOST:PORT, --num-processes and --process."
         ) from None
 
 
@@ -162,21 +153,12 @@ def barrier() -> None:
     unequal work than that. So the others are waited for at the coordinator first. One
     that has died is noticed there by its missing heartbeats, and JAX ends the rest.
     """
-    if count() == 1:
-        return
-    client = _client()
-    name = f"purerl/barrier/{next(_barriers)}"
-    client.key_value_set(f"{name}/{index()}", "here")
-    began = last_message = time.monotonic()
-    for other in range(count()):
-        while not _is_there(client, f"{name}/{other}"):
-            now = time.monotonic()
-            if now - last_message >= SAY_SECONDS:
-                last_message = now
-                say(
-                    f"process {index()} has waited {(now - began) / 60:.0f} min for "
-                    f"process {other}"
-                )
+    if count() > 1:
+        client, name = _client(), f"purerl/barrier/{next(_barriers)}"
+        client.key_value_set(f"{name}/{index()}", "here")
+        for other in range(count()):
+            while not _is_there(client, f"{name}/{other}"):
+                pass  # Python hears signals between two questions.
 
 
 def _client() -> Any:
@@ -187,9 +169,9 @@ def _client() -> Any:
 
 
 def _is_there(client: Any, name: str) -> bool:
-    """Return whether another process sets a name within `ASK_SECONDS`."""
+    """Return whether another process sets a name within some seconds."""
     try:
-        client.blocking_key_value_get(name, int(ASK_SECONDS * 1e3))
+        client.blocking_key_value_get(name, ASK_MILLISECONDS)
     except jax.errors.JaxRuntimeError as error:
         if "DEADLINE_EXCEEDED" in str(error):
             return False

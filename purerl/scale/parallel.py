@@ -1,30 +1,23 @@
 """One agent over several devices: environments are split, gradients averaged."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from purerl import warm_start
 from purerl.config import ConfigError, TrainConfig
 from purerl.precision import in_32_bits
 from purerl.scale.devices import chosen_devices
-from purerl.train import Train, bind, check_key, make_segment, make_train
+from purerl.train import Train, bind, check_key, make_train
 from purerl.types import Array, Overrides, PyTree, TrainResult
 
 AXIS = "devices"
 
 
 @in_32_bits
-def data_parallel(
-    config: TrainConfig,
-    devices: Sequence[Any] | None = None,
-    *,
-    first_update: int | None = None,
-) -> Train:
+def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> Train:
     """Make `train` for one agent whose environments are spread over devices.
 
     Every device steps `num_envs / D` environments and sees their samples only;
@@ -42,56 +35,24 @@ def data_parallel(
         config: Config as for `make_train`; `num_envs` counts all devices' environments.
         devices: Devices, at least one; all local ones where not given. On a CPU call
             `purerl.use_all_cores()` first.
-        first_update: Number of updates that the states have done that `start` gets; see
-            `make_train`.
 
     Returns:
-        `train(key, overrides=None, start=None) -> TrainResult`, to be jitted; its state
-        is that of an agent on one device, which `jax.device_put(state, device)` brings
-        there. `start` is such a state, or networks by name, as for `make_train`.
+        `train(key, overrides=None) -> TrainResult`, to be jitted; its state is that of
+        an agent on one device, which `jax.device_put(state, device)` brings there.
 
     Raises:
         ConfigError: `num_envs`, the minibatch size or the batch size is not divisible
             by D, or `devices` holds something that is no device.
     """
-    devices, bound = chosen_devices(devices), bind(config)
-    num_updates = bound.plan.num_updates
-    warm_start.check_first_update(first_update, num_updates)
-    check_split(bound.config, len(devices))
-    whole_train, part_train = (
-        make_train(config, axis_name=axis, first_update=first_update)
-        for axis in (None, AXIS)
-    )
-    spread_train = spread(whole_train, part_train, devices)
-
-    def init(axis_name: str | None, key: Array, overrides: Overrides | None) -> PyTree:
-        return make_segment(bound, overrides, axis_name).init(key)
+    devices = chosen_devices(devices)
+    check_split(bind(config).config, len(devices))
+    whole, part = (make_train(config, axis_name=axis) for axis in (None, AXIS))
+    spread_train = spread(whole, part, devices)
 
     @in_32_bits
-    def train(
-        key: Array, overrides: Overrides | None = None, start: PyTree = None
-    ) -> TrainResult:
+    def train(key: Array, overrides: Overrides | None = None) -> TrainResult:
         check_key(key)
-        if start is None:
-            return spread_train(key, overrides)
-        state, first = warm_start.begin(
-            lambda key: init(None, key, overrides),
-            key,
-            start,
-            first_update,
-            bound,
-            overrides,
-        )
-        local = part_shapes(partial(init, AXIS), (key, overrides), len(devices))
-
-        def advance(
-            axis_name: str | None, state: PyTree, overrides: Overrides | None
-        ) -> TrainResult:
-            segment = make_segment(bound, overrides, axis_name)
-            return TrainResult(*segment.advance(state, first, num_updates - first))
-
-        whole, part = partial(advance, None), partial(advance, AXIS)
-        return spread(whole, part, devices, (local, overrides))(state, overrides)
+        return spread_train(key, overrides)
 
     return train
 

@@ -177,8 +177,7 @@ def restore(
     if not with_states:
         return steps, None
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
-    return steps, states
+    return steps, checkpoint.unflatten(flat, shapes, checkpoints)
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:

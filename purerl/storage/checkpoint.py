@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
-from purerl.scale.host import DEFAULT_IMPL, HostKey, is_host_key
+from purerl.scale.host import HostKey, is_host_key
 from purerl.storage.files import DAMAGE, save_arrays
-from purerl.storage.folders import refuse_other_keys
 from purerl.types import PyTree
 
 # Saving gets a tenth of the time in between: less than a tenth of all time.
@@ -57,13 +56,11 @@ class Pace:
 _DIGEST = "__sha256__"
 # Types of numbers that NumPy does not have, such as bfloat16, by the name of the array.
 _TYPES = "__types__"
-# Between the path of random keys and their implementation, where that is no default:
-# `.key@rbg`.
-_IMPL = "@"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
 # Fields of a state whose leaves have a slot for every item of a replay buffer.
 _REPLAY = (".buffer", ".priorities.p")
+_KEY = jax.dtypes.prng_key
 
 
 class NotSavedError(ConfigError):
@@ -71,27 +68,16 @@ class NotSavedError(ConfigError):
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
-    """Return a pytree of host arrays as a dict by path, keys as their numbers.
-
-    The name of random keys that are not the default ones says what they are.
-    """
+    """Return a pytree of host arrays as a dict by path, keys as their numbers."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_host_key)
-    named = {}
-    for path, leaf in leaves:
-        name = jax.tree_util.keystr(path)
-        if isinstance(leaf, HostKey):
-            name += "" if leaf.impl == DEFAULT_IMPL else f"{_IMPL}{leaf.impl}"
-            leaf = leaf.data
-        named[name] = leaf
-    return named
+    return {
+        jax.tree_util.keystr(path): leaf.data if isinstance(leaf, HostKey) else leaf
+        for path, leaf in leaves
+    }
 
 
 def unflatten(
-    flat: dict[str, np.ndarray],
-    like: PyTree,
-    source: Path,
-    may_grow: bool = True,
-    goes_on: bool = False,
+    flat: dict[str, np.ndarray], like: PyTree, source: Path, may_grow: bool = True
 ) -> PyTree:
     """Invert `flatten`, into the structure and shapes of `like`.
 
@@ -102,21 +88,17 @@ def unflatten(
 
     Args:
         flat: Arrays by path, from a checkpoint.
-        like: Shapes of one member's state; `flat` has a leading axis of members.
+        like: Shapes of one member's state; `flat` has a leading axis of members. Its
+            random keys are those of the checkpoint, see `folders.keys_of`.
         source: Path of the checkpoint, for error messages.
         may_grow: Whether a replay buffer with more slots is that of a longer run, of
             the same `buffer_size`.
-        goes_on: Whether they are to be trained by a program whose random keys are those
-            of `like`.
 
     Raises:
-        ConfigError: other names or shapes: a checkpoint of another config; or other
-            random keys than the program has that goes on.
+        ConfigError: other names or shapes: a checkpoint of another config.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-    keys = {name for name, leaf in wanted.items() if _is_key(leaf)}
-    flat, impls = _without_impls(flat, keys)
     if wanted.keys() != flat.keys():
         odd = sorted(wanted.keys() ^ flat.keys())[:3]
         raise ConfigError(
@@ -124,45 +106,19 @@ def unflatten(
         )
     built = []
     for name, leaf in wanted.items():
-        value = flat[name]
-        if name in keys:
-            impl = impls.get(name, DEFAULT_IMPL)
-            if goes_on:
-                here = str(leaf.dtype._impl.name)
-                refuse_other_keys(f"the checkpoint {source}", impl, here)
-            built.append(HostKey(value, impl))
-            continue
+        value, is_key = flat[name], jax.dtypes.issubdtype(leaf.dtype, _KEY)
         if may_grow and name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
-        if value.shape[1:] != leaf.shape:
+        shape, dtype = leaf.shape, leaf.dtype
+        if is_key:
+            shape, dtype = (*shape, *leaf.dtype._impl.key_shape), np.dtype(np.uint32)
+        if (value.shape[1:], value.dtype) != (shape, dtype):
             raise ConfigError(
                 f"the checkpoint {source} is of another config: {name} has shape "
-                f"{value.shape[1:]}, expected {leaf.shape}."
+                f"{value.shape[1:]} and is {value.dtype}, expected {shape} {dtype}."
             )
-        if value.dtype != leaf.dtype:
-            raise ConfigError(
-                f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
-                f"expected {leaf.dtype}."
-            )
-        built.append(value)
+        built.append(HostKey(value, str(leaf.dtype._impl.name)) if is_key else value)
     return jax.tree.unflatten(structure, built)
-
-
-def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _without_impls(
-    flat: dict[str, np.ndarray], keys: Collection[str]
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays by path alone, and implementations by the path of random keys."""
-    plain, impls = {}, {}
-    for name, value in flat.items():
-        path, at, impl = name.rpartition(_IMPL)
-        if at and path in keys:
-            impls[path] = impl
-        plain[path if at and path in keys else name] = value
-    return plain, impls
 
 
 def _with_slots(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -202,13 +158,10 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         for old in steps(folder)[:-keep]:
             path_of(folder, old).unlink(missing_ok=True)
     except OSError as error:
-        known = steps(folder)
-        kept = (
-            f"the last whole one is {known[-1]}" if known else "there is no other one"
-        )
+        kept = ", ".join(map(str, steps(folder))) or "none"
         raise NotSavedError(
             f"the checkpoint {path_of(folder, step)} could not be written "
-            f"({_first_line(error)}); {kept}. Make room on the disk."
+            f"({_first_line(error)}); whole ones: {kept}. Make room on the disk."
         ) from error
 
 
@@ -233,10 +186,10 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     """
     while True:
         known = steps(folder)
+        has = ", ".join(map(str, known)) or "none"
         wanted = known[-1] if step is None and known else step
         if wanted is None or wanted not in known:
             what = "checkpoint" if step is None else f"checkpoint {step}"
-            has = ", ".join(map(str, known)) or "none"
             raise ConfigError(f"there is no {what} in {folder}; it has {has}.")
         path = path_of(folder, wanted)
         try:
@@ -244,12 +197,9 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
         except DAMAGE as error:
             if step is None and steps(folder)[-1:] != [wanted]:
                 continue
-            others = [other for other in known if other != wanted]
-            remedy = "There is no other one: start again with another --out."
-            if others:
-                remedy = f"Delete it to go on from update {others[-1]}."
             raise ConfigError(
-                f"the checkpoint {path} is damaged ({_first_line(error)}). {remedy}"
+                f"the checkpoint {path} is damaged ({_first_line(error)}). Delete it "
+                f"to go on from an earlier one; there are {has}."
             ) from error
 
 

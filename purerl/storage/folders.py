@@ -20,14 +20,14 @@ import platform
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.format import program, quoted, say, this_command
+from purerl.execution.format import say, this_command
 from purerl.scale.host import impl_here
 from purerl.storage.files import read_json, write_json
 
@@ -49,46 +49,16 @@ Spec = dict[str, Any]
 # Kinds of folders.
 
 
-class Kind(NamedTuple):
-    """One kind of folder, described for people.
-
-    Attributes:
-        words: The noun with its article.
-        goes_on: The command that goes on with it; `{folder}` stands for the folder and
-            `{purerl}` for the program.
-        reads: The commands that read it.
-        noun: The noun alone, for the sentence "holds another NOUN".
-        is_tracked: Whether `purerl track` takes such a folder.
-    """
-
-    words: str
-    goes_on: str = "repeat its purerl command with --out {folder}"
-    reads: tuple[str, ...] = ("plot", "report")
-    noun: str = "search"
-    is_tracked: bool = True
-
-
+# Of each kind the words with an article, and the noun in "holds another NOUN".
 KINDS = {
-    "run": Kind(
-        "a run",
-        "{purerl} train --resume {folder}",
-        ("evaluate", "render", "plot", "report"),
-        "run",
-    ),
-    "sweep": Kind("a sweep", noun="sweep"),
-    "pbt": Kind("population-based training"),
-    "halving": Kind("a successive-halving search"),
-    "schedules": Kind(
-        "agents trained with schedules",
-        "repeat its purerl.train_schedules call with out={folder}",
-        (),
-        is_tracked=False,
-    ),
-    "tune": Kind("a tuning study", noun="study"),
-    "evolution": Kind(
-        "an evolution", "{purerl} evolve --resume {folder}", noun="evolution"
-    ),
-    COMPARISON: Kind("a comparison", noun="comparison"),
+    "run": ("a run", "run"),
+    "sweep": ("a sweep", "sweep"),
+    "pbt": ("population-based training", "search"),
+    "halving": ("a successive-halving search", "search"),
+    "schedules": ("agents trained with schedules", "search"),
+    "tune": ("a tuning study", "study"),
+    "evolution": ("an evolution", "evolution"),
+    COMPARISON: ("a comparison", "comparison"),
 }
 
 
@@ -103,17 +73,12 @@ def kind_of(folder: Path) -> str:
 
 def is_tracked(kind: str) -> bool:
     """Return whether `purerl track` sends what trackers lack of a kind of folder."""
-    return kind in KINDS and KINDS[kind].is_tracked
+    return kind in KINDS and kind != "schedules"
 
 
 def words_of(kind: str) -> str:
     """Return the noun of a kind with its article."""
-    return KINDS[kind].words if kind in KINDS else f"results of the kind {kind!r}"
-
-
-def not_wanted(folder: Path, kind: str, *wanted: str) -> str:
-    """Return the sentences for a folder of another kind than a command takes."""
-    return refusal(folder, kind, f", not {' or '.join(map(words_of, wanted))}")
+    return KINDS[kind][0] if kind in KINDS else f"results of the kind {kind!r}"
 
 
 def refusal(folder: Path, kind: str, why: str) -> str:
@@ -122,15 +87,10 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     Args:
         why: The end of the first sentence, with the comma before it.
     """
-    lead, known = f"{folder} holds {words_of(kind)}{why}.", KINDS.get(kind)
-    if known is None:
+    lead = f"{folder} holds {words_of(kind)}{why}."
+    if kind not in KINDS:
         return f"{lead} This version does not know that kind; give another folder."
-    goes_on = known.goes_on.format(folder=quoted(folder), purerl=program())
-    lead = f"{lead} To go on with it: {goes_on}."
-    if not known.reads:
-        return lead
-    reads = " or ".join(f"{program()} {name} {quoted(folder)}" for name in known.reads)
-    return f"{lead} To read it: {reads}, or purerl.load({str(folder)!r}) in Python."
+    return f"{lead} Repeat the call that wrote it to go on with it."
 
 
 # What wrote a folder.
@@ -187,21 +147,6 @@ def _random_numbers() -> dict[str, Any]:
     return {PRNG_IMPL: impl_here(), PARTITIONABLE: bool(is_partitionable)}
 
 
-def refuse_other_keys(where: str, theirs: str, here: str) -> None:
-    """Refuse to go on with random keys of one implementation where there is another.
-
-    Raises:
-        ConfigError: naming both; `where` begins the sentence.
-    """
-    if theirs != here:
-        raise ConfigError(
-            f"{where} has random keys of {theirs}, and this process makes those of "
-            f"{here}, with which nothing goes on as it began. Set "
-            f"JAX_DEFAULT_PRNG_IMPL={theirs}, or "
-            f"jax.config.update('jax_default_prng_impl', {theirs!r}), to go on with it."
-        )
-
-
 def check_keys(where: str, stored: Mapping[str, Any]) -> None:
     """Refuse to go on with a folder where random numbers are made in another way.
 
@@ -212,15 +157,15 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming both.
     """
-    here, theirs = _random_numbers(), stored[PARTITIONABLE]
-    refuse_other_keys(where, stored[PRNG_IMPL], here[PRNG_IMPL])
-    if theirs != here[PARTITIONABLE]:
-        raise ConfigError(
-            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
-            f"this process makes those of {here[PARTITIONABLE]}, with which nothing "
-            f"goes on as it began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go "
-            "on with it."
-        )
+    for name, here in _random_numbers().items():
+        if stored[name] != here:
+            option = f"jax_{name}" if name == PARTITIONABLE else f"jax_default_{name}"
+            value = int(stored[name]) if name == PARTITIONABLE else stored[name]
+            raise ConfigError(
+                f"{where} has random numbers of {option}={stored[name]}, and this "
+                f"process makes those of {here}, with which nothing goes on as it "
+                f"began. Set {option.upper()}={value} to go on with it."
+            )
 
 
 def keys_of(stored: Mapping[str, Any]) -> contextlib.AbstractContextManager:
@@ -299,17 +244,14 @@ def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str
     texts = ["missing" if x is _MISSING else text(x) for x in (before, now)]
     pairs = enumerate(zip(*texts, strict=False))
     first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
-    there, here = (_cut(each, first) for each in texts)
+    # A long text is cut around the first character that differs.
+    begin = max(0, first - LONGEST // 2)
+    there, here = (
+        f"{'...' * (begin > 0)}{x[begin : begin + LONGEST]}"
+        f"{'...' * (len(x) > begin + LONGEST)}"
+        for x in texts
+    )
     return f"{name} is {there} there and {here} here"
-
-
-def _cut(text: str, first: int) -> str:
-    """A long text, cut around the first character that differs."""
-    if len(text) <= LONGEST:
-        return text
-    begin = max(0, min(first - LONGEST // 4, len(text) - LONGEST))
-    end = begin + LONGEST
-    return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
 
 
 # Begin a folder, or go on with it.
@@ -349,7 +291,7 @@ def open_folder(
     check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
-        noun = KINDS[kind].noun if kind in KINDS else "search"
+        _, noun = KINDS.get(kind, ("", "search"))
         refuse(found, f"out: {folder}", noun, remedy(stored, new))
     merged = merge(stored, new)
     if merged == stored:
@@ -379,22 +321,16 @@ def check_out(folder: Path | None, *wanted: str) -> None:
     if is_begun(folder):
         kind = kind_of(folder)
         if kind not in wanted:
-            raise ConfigError(
-                f"out: {folder} holds {words_of(kind)}, not "
-                f"{' or '.join(map(words_of, wanted))}; give another folder."
-            )
+            why = f", not {' or '.join(map(words_of, wanted))}"
+            raise ConfigError(f"out: {refusal(folder, kind, why)}")
         return
-    for name in CONTENTS:
-        if _has_results(folder / name):
-            raise ConfigError(
-                f"out: {folder} has results in {name} and no {MANIFEST}, so that "
-                f"nobody can say what they are of; give another folder, or move {name} "
-                "away."
-            )
-    if (folder / CONFIG).exists():
+    paths = [folder / name for name in CONTENTS if _has_results(folder / name)]
+    found = [f"{path.name}{'/' * path.is_dir()}" for path in paths]
+    found += [CONFIG] if (folder / CONFIG).exists() else []
+    if found:
         raise ConfigError(
-            f"out: {folder} has a {CONFIG} and no {MANIFEST}, and {CONFIG} would be "
-            "overwritten; give another folder, or move it away."
+            f"out: {folder} has {', '.join(found)} and no {MANIFEST}, so that nobody "
+            "can say what they are of; give another folder, or move them away."
         )
 
 
@@ -500,15 +436,9 @@ def load(folder: Path) -> Spec:
     """
     path = folder / MANIFEST
     if not folder.exists():
-        raise ConfigError(
-            f"there is no folder {folder}; give the folder that a command or a call "
-            "has written (out)."
-        )
+        raise ConfigError(f"there is no folder {folder}.")
     if not path.exists():
-        raise ConfigError(
-            f"there is no run in {folder} (no manifest.json). Give the folder that a "
-            "run printed."
-        )
+        raise ConfigError(f"there is no run in {folder} (no {MANIFEST}).")
     return read_json(path, "Put back a copy of it, or start a new run.")
 
 
@@ -526,7 +456,8 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
     stored, kind = load(folder), kind_of(folder)
     wanted = (wanted,) if isinstance(wanted, str) else wanted
     if kind not in wanted:
-        raise ConfigError(not_wanted(folder, kind, *wanted))
+        why = f", not {' or '.join(map(words_of, wanted))}"
+        raise ConfigError(refusal(folder, kind, why))
     if stored.get("format") != version:
         raise ConfigError(
             f"{folder} was written in format {stored.get('format')}, this version "

@@ -21,7 +21,14 @@ from purerl.report.shown import Shown, View, stated
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RENAMED, Best
-from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
+from purerl.runner.trackers.base import (
+    Member,
+    Piece,
+    TrackedRun,
+    ended,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.serialise import env_name
 from purerl.space import axes as labels
@@ -292,7 +299,9 @@ class SweepResult(Shown):
                 "purerl.run(result.config_at(point), seeds=[seed])."
             )
         algorithm = make_algorithm(self.config_at(point))
-        shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+        made = folders.made_with() if self.out is None else folders.load(self.out)
+        with folders.keys_of(made):
+            shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
         members = checkpoint.unflatten(flat, shapes, self.out or Path("memory"))
         return jax.tree.map(lambda x: x[0], members)
 
@@ -479,7 +488,7 @@ class Telling:
         for number, id in enumerate(id for row in result.ids for id in row):
             self._left.setdefault(id, []).append(number)
         # The others are told when they end; a tracker may open the first one at once.
-        first = {0: self._ended({}, 0, 0).member}
+        first = {0: self._ended({}, 0, 0).ended}
         name = name_of(out, "sweep")
         self.run = TrackedRun(name, result._described, first, out, is_sweep=True)
 
@@ -488,7 +497,7 @@ class Telling:
         news = [(row, id) for row, id in enumerate(ids) if id in self._left]
         numbers = {id: self._left.pop(id) for _, id in news}
 
-        def load() -> Iterator[Ended]:
+        def load() -> Iterator[Piece]:
             with store.opened(chunk) as arrays:
                 kept = {n: arrays[n] for n in arrays if n.startswith(TOLD)}
             for row, id in news:
@@ -504,11 +513,21 @@ class Telling:
             for path in store.chunk_paths(self.result.out):
                 self.add(group, store.chunk_ids(path), path)
 
-    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Ended:
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
         place, seed = divmod(number, len(self.result.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
-        rows = {kind: _rows(arrays, f"{kind}/", row) for kind in TOLD}
-        return ended(number, values, self.result.seeds[seed], rows)
+        agent = self.result.seeds[seed]
+        texts = [
+            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in {**values, "seed": agent}.items()
+        ]
+        rows = [
+            {"kind": kind, **told}
+            for kind in TOLD
+            for told in _rows(arrays, f"{kind}/", row)
+        ]
+        rows.sort(key=lambda told: told["env_steps"])
+        return ended(number, Member(", ".join(texts), agent, values), rows)
 
 
 def _rows(

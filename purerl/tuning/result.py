@@ -29,7 +29,14 @@ from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.options import FIXED, TOLD
 from purerl.runner.result import Best
-from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.base import (
+    Member,
+    Piece,
+    TrackedRun,
+    ended,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.space.axes import from_dict, in_a_line
 from purerl.storage import folders
@@ -168,7 +175,6 @@ class TuneResult(Shown):
         finished: Whether as many trials as asked for have finished.
         summary: Numbers of this call: steps, seconds, compilations.
         out: The folder, if any.
-        env: Name of the environment that the config's stands in for, if one does.
     """
 
     space: Space
@@ -178,7 +184,6 @@ class TuneResult(Shown):
     finished: bool
     summary: dict[str, Any]
     out: Path | None
-    env: str | None = None
 
     @property
     def best_row(self) -> Row | None:
@@ -190,8 +195,7 @@ class TuneResult(Shown):
         """The config of the best trial; None before any is complete."""
         if self.best_row is None:
             return None
-        config = self.space.config_at(self.space.point(self.best_row.params))
-        return config.replace(env=self.env) if self.env else config
+        return self.space.config_at(self.space.point(self.best_row.params))
 
     def view(self) -> View:
         """Return what the study tells of itself."""
@@ -359,11 +363,11 @@ def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
 
 def tell(group: Group, rows: Sequence[Row]) -> None:
     """Tell trackers the finished trials among some."""
-    ended = [row for row in rows if row.has_ended]
-    group.add([row.number for row in ended], lambda: map(_ended, ended))
+    known = [row for row in rows if row.has_ended]
+    group.add([row.number for row in known], lambda: map(_ended, known))
 
 
-def _ended(row: Row) -> Ended:
+def _ended(row: Row) -> Piece:
     """A finished trial as trackers are told it.
 
     `train/score` is its mean score over the seeds along the way, `trial/score` that of
@@ -382,7 +386,7 @@ def _ended(row: Row) -> Ended:
     }
     params = {**row.params, "trial": row.number, "state": row.state}
     member = Member(f"trial={row.number}", None, params)
-    return Ended(row.number, member, [*rows, last])
+    return ended(row.number, member, [*rows, last])
 
 
 def tracked_files(result: TuneResult) -> Files:
@@ -462,10 +466,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     """
     folder = stored_folder(folder)
     stored = folders.load_kind(folder, KIND, FORMAT)
-    env = None
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
-        env = None if is_whole else serialise.env_name(stored["config"]["env"])
+    config = config or manifest.read_config(folder, stored, "load_tune")
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = read_trials(folder)
@@ -481,7 +482,6 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     return TuneResult(
         space=Space(config, from_dict(stored["axes"])),
         rows=tuple(rows),
-        env=env,
         holdout=read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),
         finished=done >= trials,

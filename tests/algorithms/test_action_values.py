@@ -12,11 +12,10 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import action_values, dqn
 from purerl.algorithms.action_values import Categorical
 from purerl.algorithms.off_policy import Batch
-from purerl.config import ConfigError
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.losses.quantile import quantile_huber
-from tests import boxes, nets
+from tests import boxes
 from tests.algorithms.test_dqn import make_batch
 from tests.helpers import slow_but
 
@@ -316,28 +315,3 @@ def bound(**changes):
     """A config and its environment."""
     config = CONFIG.replace(**changes)
     return config, resolve_env(config)
-
-
-def refused(match, **changes):
-    with pytest.raises(ConfigError, match=match):
-        purerl.make_train(CONFIG.replace(**changes))
-
-
-def test_what_contradicts_is_refused_in_a_sentence():
-    refused(
-        "value_min must be less", values="categorical", value_min=5.0, value_max=5.0
-    )
-    refused("munchausen needs double=False", munchausen=True)
-    refused("munchausen needs .* n_step=1", munchausen=True, double=False, n_step=3)
-    huber = purerl.losses.HuberError(1.0)
-    refused("value_loss must be", values="quantile", value_loss=huber)
-    refused("values must be one of", values="mean")
-    refused("num_atoms must be at least 2", num_atoms=1)
-    purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
-
-
-def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():
-    own = nets.Policy(2)
-    refused(r"\(3, 2, 5\).*5 numbers of the return", critic=own, values="quantile")
-    refused("critic must not be .* values='implicit'", critic=own, values="implicit")
-    refused("critic must not be .* noisy", critic=own, noisy=True)

@@ -10,11 +10,9 @@ import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import actor_critic, sac
 from purerl.algorithms.off_policy import Batch, Learner
-from purerl.config import ConfigError
-from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks import layers
-from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
+from purerl.optimisers import Adam
 
 N, RATE = 6, 1e-2
 CONFIG = purerl.SACConfig(
@@ -264,33 +262,3 @@ def test_acting_takes_the_running_statistics_of_the_policy(stepped):
     np.testing.assert_allclose(found, 1.0 + 2.0 * expected, rtol=1e-3, atol=1e-4)
     alone = act(parts, state, batch.obs[0])
     np.testing.assert_allclose(alone, found[0], rtol=1e-4, atol=1e-5)
-
-
-class Pictures(ContinuousProbe):
-    """The probe with an observation that is no vector."""
-
-    def observation_space(self, params=None):
-        return purerl.envs.spaces.Box(0.0, 1.0, (4, 4, 3))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"env": "CartPole-v1"}, "the discrete actions"),
-        ({"torso": "cnn"}, "a torso"),
-        ({"torso": "simba"}, "a torso"),
-        ({"optimiser": LearnedOptimiser.make(3)}, "optimiser=LearnedOptimiser"),
-        ({"optimiser": OpenOptimiser.make(4, 3)}, "optimiser=OpenOptimiser"),
-    ],
-)
-def test_what_crossq_cannot_normalise_is_refused(changes, words):
-    config = CONFIG.replace(**changes)
-    with pytest.raises(ConfigError, match=f"crossq must be False with {words}"):
-        sac.validate(config, resolve_env(config))
-
-
-def test_crossq_takes_muon_and_no_several_devices():
-    config = CONFIG.replace(optimiser=Muon(), num_envs=2)
-    sac.validate(config, resolve_env(config))
-    with pytest.raises(ConfigError, match="crossq must be False where one agent is"):
-        sac.make(config, resolve_env(config), axis_name="devices")

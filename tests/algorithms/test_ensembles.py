@@ -15,7 +15,6 @@ from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import action_values, ensembles, off_policy, sac, td3
 from purerl.algorithms.off_policy import Batch
-from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError, quantile
@@ -447,57 +446,11 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
     assert (noise[0] != noise[1]).all() and len(np.unique(subset[0], axis=0)) > 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"critic_subset": 3}, r"critic_subset must be at most num_critics \(2\)"),
-        ({"num_critics": 0}, "num_critics must be between 1 and"),
-        (
-            {"num_quantiles": 2},
-            r"dropped_quantiles must be less than num_quantiles \(2\), got 2",
-        ),
-        ({"num_atoms": 5}, "num_atoms=5 needs value_min below value_max, got None"),
-        ({**ATOMS, "value_max": -2.0}, "value_min below value_max, got -1.0 and -2.0"),
-        (
-            {**ATOMS, "num_quantiles": 5},
-            "num_atoms must be 0 with quantiles .* with num_quantiles=5",
-        ),
-        (
-            {**ATOMS, "value_loss": HuberError()},
-            "num_atoms must be 0 with quantiles .* value_loss=HuberError",
-        ),
-        ({"value_min": 1.0}, "value_min=1.0 has no effect with num_atoms=0"),
-        (
-            {"num_critics": 3, "optimiser": optimisers.Muon()},
-            r"optimiser must not be Muon\(\) with num_critics 3",
-        ),
-        (
-            {"critic_subset": 1, "optimiser": optimisers.LearnedOptimiser.make(3)},
-            r"LearnedOptimiser\(\) with num_critics 2 and critic_subset 1",
-        ),
-        (
-            {"num_critics": 1, "optimiser": optimisers.OpenOptimiser.make(4, 3)},
-            r"must not be OpenOptimiser\(\) with num_critics 1 and critic_subset 0",
-        ),
-    ],
-)
-def test_bad_configs_are_refused(changes, words):
-    for config in (SAC, TD3):
-        with pytest.raises(ConfigError, match=words):
-            purerl.make_train(config.replace(**changes))
-
-
 @pytest.mark.parametrize("subset", [0, 2])
 def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
     for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):
         changed = {"critic_subset": subset, "optimiser": chosen}
         ensembles.validate(SAC.replace(**changed))
-
-
-def test_quantiles_of_discrete_actions_are_refused():
-    config = SAC.replace(env="CartPole-v1", num_quantiles=5)
-    with pytest.raises(ConfigError, match="num_quantiles must be 0 where actions are"):
-        purerl.make_train(config)
 
 
 # A task with a known answer.

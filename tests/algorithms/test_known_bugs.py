@@ -142,22 +142,12 @@ def test_warm_up_is_exact_in_steps(num_envs):
     np.testing.assert_array_equal(actions[7:], 5.0)
 
 
-def test_importance_weights_reach_the_gradient_step():
-    agent = td3.build(CONFIG, resolve_env(CONFIG))
-    buffer = off_policy.init_experience(agent, jax.random.key(0)).buffer
-    weight = jnp.array([0.25, 0.5, 1.0])
-    batch = agent.replay.batch(
-        replay.in_order(buffer), jnp.zeros(3, jnp.uint32), weight, lambda obs: obs
-    )
-    np.testing.assert_array_equal(batch.weight, weight)
-
-
 def test_policy_steps_are_counted_over_all_updates():
     """Every second gradient step of the run, however many an update has: 1, 2, 1, 2."""
     config = purerl.TD3Config(
         num_envs=1, learning_starts=0, batch_size=1, rounds_per_update=3
     )
-    hooks = make_hooks(config)._replace(policy_delay=2)
+    hooks = make_hooks(config)
     first = config.first_round
     found = []
     for update in range(4):
@@ -195,10 +185,6 @@ class Locked(CartPole):
 class LockedParts(Locked):
     def action_space(self, params=None):
         return envs.spaces.Dict({"a": super().action_space(params)})
-
-
-class Unbounded(Locked):
-    high = float(np.finfo(np.float32).max)
 
 
 ON_POLICY = {
@@ -244,10 +230,3 @@ def test_a_locked_actuator_of_a_replay_algorithm(name):
         env=Locked(), rounds_per_update=8, learning_starts=16, batch_size=8, **SHORT
     )
     assert_trains(config)
-
-
-@pytest.mark.parametrize("name", OFF_POLICY)
-def test_bounds_at_the_largest_number_are_none(name):
-    # They passed for bounds, and actions were 3.4e38 or NaN.
-    with pytest.raises(purerl.ConfigError, match="needs bounded actions"):
-        purerl.make_train(OFF_POLICY[name].replace(env=Unbounded()))

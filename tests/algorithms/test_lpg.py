@@ -409,7 +409,7 @@ def test_what_is_no_rule_is_refused():
     for changes, words in (
         ({"rule": LPGRule}, "got the class LPGRule"),
         ({"rule": len}, "must be an instance of a flax.struct.dataclass"),
-        ({"rule": optimisers.SGD()}, "SGD failed on one with prediction_size=30"),
+        ({"rule": optimisers.SGD()}, "SGD failed on them"),
         ({"prediction_size": 7}, "must be that of the rule, 3, got 7"),
         ({"env": "Pendulum-v1"}, "needs discrete actions"),
     ):

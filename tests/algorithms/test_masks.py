@@ -186,16 +186,3 @@ def _check_policy(config, state, kind):
         action = policy(obs, key) if memory is None else policy(obs, memory, key)[0]
         valid = {(2,), (4,)} if kind == "one" else {(2, 1)}
         assert set(map(tuple, np.reshape(action, (20, -1)).tolist())) <= valid
-
-
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        *((boxes.Odd(x), "truth value for each") for x in ("size", "floats", "alone")),
-        (boxes.Odd("inside"), "inside another part of its observation"),
-        (boxes.Odd("continuous"), "A mask is for Discrete and MultiDiscrete actions"),
-    ],
-)
-def test_a_mask_that_does_not_fit_is_refused(env, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(purerl.PPOConfig(env=env))

@@ -48,22 +48,6 @@ def test_the_contract_holds_with_actions_of_several_parts(name):
     purerl.check(short)
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (purerl.DQNConfig, "needs discrete actions, .*use PPOConfig, whose policy"),
-        (purerl.PQNConfig, "needs discrete actions, .*use .*PPOConfig"),
-        (purerl.SACConfig, "needs bounded actions of one box, .*use PPOConfig"),
-        (purerl.TD3Config, "needs bounded actions of one box, .*use PPOConfig"),
-        (purerl.MPOConfig, "needs bounded actions of one box, .*use PPOConfig"),
-        (purerl.LPGConfig, "needs discrete actions, .*use PPOConfig"),
-    ],
-)
-def test_algorithms_without_such_a_policy_say_which_has_one(config, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(config(env=boxes.MIXED))
-
-
 def test_an_actor_of_ones_own_returns_the_numbers_of_all_parts():
     words = "a pair of 6 logits and means, and 6 log standard deviations"
     with pytest.raises(ConfigError, match=words):

@@ -13,7 +13,6 @@ from scipy import optimize
 import purerl
 from purerl.algorithms import actor_critic, mpo
 from purerl.algorithms.off_policy import Batch, Learner
-from purerl.config import ConfigError
 from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
@@ -53,14 +52,6 @@ class TwoActions(ContinuousProbe):
     def action_space(self, params=None):
         params = self.default_params if params is None else params
         return spaces.Box(params.low, params.high, (2,))
-
-
-@dataclasses.dataclass(unsafe_hash=True)
-class SeveralChoices(ContinuousProbe):
-    """Of the probe nothing but its observation: two choices at once."""
-
-    def action_space(self, params=None):
-        return spaces.MultiDiscrete([2, 3])
 
 
 @pytest.fixture(scope="module", params=["exact", "gradient"])
@@ -321,18 +312,3 @@ def test_sampled_actions_have_the_policys_quantiles(start):
 
 
 # Configs.
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"env": SeveralChoices()}, "or one discrete action at a time.*use PPOConfig"),
-        ({"temperature": "slsqp"}, "must be one of exact, gradient"),
-        ({"log_std_min": 3.0}, "log_std_min must be less than 2"),
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"learning_starts": 9_000}, "learning_starts must be at most the 8000 steps"),
-    ],
-)
-def test_bad_configs_are_refused(changes, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(PROBE.replace(**changes))

@@ -191,33 +191,3 @@ def test_the_temperature_is_learned_where_the_config_says():
     np.testing.assert_allclose(losses.positive(learned.temperature), 10.0, rtol=1e-5)
     with pytest.raises(ConfigError, match="epsilon_mean must be greater than 0"):
         purerl.make_train(config.replace(epsilon_mean=0.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["exact", "gradient"])
-def test_the_best_actions_are_found(how):
-    config = purerl.MPOConfig(
-        env="probe/action-observation",
-        total_timesteps=4_000,
-        num_envs=8,
-        num_steps=2,
-        gradient_steps=4,
-        rounds_per_update=25,
-        learning_starts=256,
-        batch_size=32,
-        hidden_sizes=(16, 16),
-        learning_rate=5e-3,
-        n_step=1,
-        epsilon_mean=0.02,
-        multiplier_mean=1.0,
-        temperature=how,
-        temperature_init=1.0,
-        target_update_interval=25,
-        num_evaluations=1,
-        eval_episodes=8,
-    )
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    policy = purerl.make_policy(config, result.state)
-    np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])
-    assert result.evaluation["episode_return"].mean() == 1.0
-    assert result.metrics["kl_weights"][-1] < 0.7

@@ -203,7 +203,7 @@ def test_other_levels_than_mazes_are_replayed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"total_timesteps": 48}, "plays 0 levels before the last update"),
+        ({"total_timesteps": 48}, "0 levels are played before the last"),
         ({"env_wrappers": ()}, "needs RandomLevels as the last of env_wrappers"),
         (
             {"env_wrappers": ("RandomLevels", "FrameStack(2)")},
@@ -222,7 +222,7 @@ def test_other_levels_than_mazes_are_replayed():
         ({"normalize_rewards": True}, "score='max_monte_carlo' compares returns"),
         (
             {"buffer_size": 57},
-            r"plays 28 levels .* and 29 .* nothing is learned",
+            r"28 levels are played before .* of the 29 ",
         ),
     ],
 )
@@ -234,8 +234,8 @@ def test_what_cannot_work_is_refused(changes, words):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"replay_probability": 0.0}, "replay_probability must be greater than 0 with"),
-        ({"min_fill": 1.0}, r"plays 28 levels .* and 29 \(min_fill x buffer_size\)"),
+        ({"replay_probability": 0.0}, "replay_probability is 0; "),
+        ({"min_fill": 1.0}, r"28 levels .* of the 29 \(min_fill x buffer_size\)"),
     ],
 )
 def test_overrides_with_which_nothing_is_learned_get_the_configs_sentence(
@@ -292,10 +292,9 @@ def test_the_new_score_of_a_level_is_by_its_highest_return_so_far():
     env = RepeatedLevels(envs.Maze(**OPTIONS))
     parts = agent_in(CONFIG, env)
     state = plr.init(parts, jax.random.key(1))
-    agent = plr.ppo_state(state)
-    collected = on_policy.collect(parts, agent, update_keys(state, 8)[:3])
+    collected = on_policy.collect(parts, state, update_keys(state, 8)[:3])
     low, high = (
-        plr.score(parts, agent, collected, jnp.full(ENVS, best))
+        plr.score(parts, state, collected, jnp.full(ENVS, best))
         for best in (-jnp.inf, 100.0)
     )
     np.testing.assert_array_equal(high.best_return, 100.0)

@@ -142,8 +142,3 @@ def test_a_std_may_depend_on_the_state():
     assert np.isfinite(metrics["policy_loss"])
     moved = after.params["actor"]["params"]["Dense_1"]["bias"]
     assert np.abs(moved).max() > 0
-
-
-def test_a_wrong_limit_is_refused():
-    with pytest.raises(purerl.ConfigError, match="target_kl must"):
-        purerl.make_train(PPO.replace(target_kl=0.0))

@@ -8,6 +8,7 @@ import pytest
 import purerl
 from purerl import envs, networks
 from purerl.networks.observe import obs_shape
+from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.helpers import slow_but
 
 SHARED = {
@@ -117,3 +118,90 @@ def test_a_continuous_policy_reaches_its_target_in_an_asymmetric_range(learn, po
     assert result.evaluation["episode_return"].mean() > -0.04
     # It learned to be sure of itself: the best constant action averages -1.
     assert result.metrics["episode_return"][-1] > -0.5
+
+
+# The same tasks for algorithms that learn from replay.
+
+OFF_POLICY = {**CONTINUOUS_PROBE, "total_timesteps": 4_000}
+SAC = {"temperature_init": 0.1, "learn_temperature": False}
+MPO = {
+    "n_step": 1,
+    "epsilon_mean": 0.02,
+    "multiplier_mean": 1.0,
+    "temperature_init": 1.0,
+    "target_update_interval": 25,
+    "tau": 1.0,
+    "batch_size": 32,
+}
+DISCRETE = {
+    # V = E[r] + alpha H after one step; a fixed temperature of 0.1 leaves the best
+    # action with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
+    "sac": purerl.SACConfig(**{**OFF_POLICY, **SAC}),
+    "mpo-exact": purerl.MPOConfig(**{**OFF_POLICY, **MPO}),
+    "mpo-gradient": purerl.MPOConfig(**{**OFF_POLICY, **MPO}, temperature="gradient"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DISCRETE)
+def test_the_best_of_discrete_actions_are_found(name):
+    config = DISCRETE[name].replace(env="probe/action-observation")
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    policy = purerl.make_policy(config, result.state)
+    np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])
+    assert result.evaluation["episode_return"].mean() == 1.0
+
+
+SEQUENCES = {
+    "env": "probe/memory",
+    "hidden_sizes": (8,),
+    "memory": "lru",
+    "memory_size": 8,
+    "gamma": 0.9,
+    "num_evaluations": 1,
+    "eval_episodes": 32,
+    "eval_max_steps": 10,
+}
+Q_MEMORY = {**SEQUENCES, "learning_rate": 5e-3, "total_timesteps": 20_000}
+AC_MEMORY = {
+    **SEQUENCES,
+    "env_kwargs": {"continuous": True},
+    "hidden_sizes": (16,),
+    "memory_size": 16,
+    "head_sizes": (32,),
+    "sequence_length": 8,
+    "burn_in": 4,
+    "total_timesteps": 6_400,
+    "num_envs": 8,
+    "rounds_per_update": 10,
+    "updates_per_step": 0.25,
+    "learning_starts": 640,
+    "batch_size": 256,
+    "learning_rate": 3e-3,
+}
+REMEMBERING = {
+    "dqn": purerl.RecurrentDQNConfig(**Q_MEMORY),
+    "dqn-prioritised": purerl.RecurrentDQNConfig(
+        **Q_MEMORY, prioritised=True, value_rescaling=True
+    ),
+    "pqn": purerl.RecurrentPQNConfig(
+        **SEQUENCES,
+        num_envs=16,
+        num_steps=16,
+        total_timesteps=16 * 16 * 60,
+        learning_rate=1e-2,
+        num_minibatches=2,
+    ),
+    "sac": purerl.SACConfig(**AC_MEMORY),
+    "td3": purerl.TD3Config(**AC_MEMORY),
+    "mpo": purerl.MPOConfig(**AC_MEMORY),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_what_only_a_memory_can_is_learned(name):
+    # Whatever is done without a memory earns 0 on average.
+    result = jax.jit(purerl.make_train(REMEMBERING[name]))(jax.random.key(0))
+    found = result.evaluation["episode_return"].mean()
+    assert found == 1.0 or (found > 0.9 and "qn" not in name)

@@ -6,14 +6,13 @@ well: `test_recurrent_ppo.py` and `test_sequences.py`.
 
 from functools import partial
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError, envs
+from purerl import envs
 from purerl.acting.rollout import Memories
 from purerl.algorithms import on_policy, ppo
 from tests import boxes, nets
@@ -142,18 +141,6 @@ def largest(tree):
 # Which keys give the critic a memory of its own, and what is refused
 
 
-class Joined(nn.Module):
-    """A torso without parameters: the parts side by side, `most` numbers at most."""
-
-    most: int = 9
-
-    def __call__(self, obs):
-        features = jnp.concatenate(jax.tree.leaves(obs), -1)
-        if features.shape[-1] > self.most:
-            raise ValueError("too many")
-        return features
-
-
 def test_the_same_keys_in_other_words_are_one_memory():
     def names(**keys):
         algorithm = purerl.make_algorithm(CONFIG.replace(**keys))
@@ -164,30 +151,6 @@ def test_the_same_keys_in_other_words_are_one_memory():
     assert names(actor_keys=("obs",), critic_keys=("obs",)) == one
     assert names(actor_keys=("obs",), critic_keys=()) == {*one, "critic_core"}
     assert names(actor_keys=(), critic_keys=("state",)) == {*one, "critic_core"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"critic_keys": ("obs", "stat")},
-            r"critic_keys must name keys .*'stat'.* has the keys obs, state",
-        ),
-        ({"shared_torso": True}, "shared_torso must be False"),
-        # What the actor sees fits, and what the critic sees does not.
-        (
-            {"torso": Joined(most=2)},
-            r"torso .*Joined.* inputs \{'obs': \(3, 1\), 'state': \(3, 3\)\} .* failed",
-        ),
-        (
-            {"torso": Joined(), "memory": nets.Nothing(1)},
-            r"memory .*Nothing.* outputs",
-        ),
-    ],
-)
-def test_what_does_not_fit_what_the_critic_sees_is_refused(changes, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 def test_the_step_size_of_the_critic_is_that_of_its_memory_too():

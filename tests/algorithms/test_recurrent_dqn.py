@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.acting import rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, recurrent_dqn
@@ -296,12 +295,18 @@ def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(tra
     assert np.abs(through - gradient).max() > 0.01 * np.abs(gradient).max()
 
 
-def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
+def prioritised(trained):
+    """An agent with priorities, and those after the rounds that were played."""
     config = trained.parts.config.replace(prioritised=True, priority_eta=0.7)
     parts = recurrent_dqn.build(config, resolve_env(config))
     priorities = parts.replay.grow(parts.replay.init())
     for turn in range(ROUNDS):
         priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
+    return parts, priorities
+
+
+def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
+    parts, priorities = prioritised(trained)
     hooks = recurrent_dqn.make_hooks(parts, trained.restore)
     take = jax.jit(partial(trained.take_steps, hooks))
     key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)
@@ -401,58 +406,8 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     assert np.abs(np.diff(expected, axis=0)).max() > 0.01
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{}, {"prioritised": True, "value_rescaling": True}]
-)
-def test_it_learns_what_only_a_memory_can(changes):
-    config = purerl.RecurrentDQNConfig(
-        env="probe/memory",
-        total_timesteps=20_000,
-        hidden_sizes=(8,),
-        memory="lru",
-        memory_size=8,
-        learning_rate=5e-3,
-        gamma=0.9,
-        num_evaluations=1,
-        eval_episodes=32,
-        eval_max_steps=10,
-        **changes,
-    )
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
-    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
-        ({"buffer_size": 35}, "burn_in=4, 36 steps, got 35"),
-        ({"buffer_size": 17, "burn_in": 0}, "burn_in=0, 18 steps, got 17"),
-        ({"learning_starts": 1000}, "learning_starts must be at most the 360 steps"),
-        ({"total_timesteps": 18}, "learning_starts must be at most the 18 steps"),
-        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
-        ({"critic": nets.Policy(3)}, "values of 2 actions"),
-        ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
-        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be .* gru, lstm, lru, s5, transformer"),
-        ({"memory": "none"}, "memory must be .* use DQNConfig"),
-        ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
-
-
 def test_importance_weights_reach_the_gradient_step(trained):
-    config = trained.parts.config.replace(prioritised=True)
-    parts = recurrent_dqn.build(config, resolve_env(config))
-    priorities = parts.replay.grow(parts.replay.init())
-    for turn in range(ROUNDS):
-        priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
+    parts, priorities = prioritised(trained)
     errors = jnp.arange(1.0, len(NUMBERS) + 1)
     priorities = parts.replay.update(priorities, NUMBERS, errors)
     key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)

@@ -188,35 +188,6 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
     assert len(truncated_bootstraps) > 3 and min(truncated_bootstraps) > 1e-3
 
 
-def test_learning_runs_the_very_network_that_acted(rolled):
-    parts, start, (_, _, transitions, memories, _), sequences = rolled
-    obs = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), sequences.batch.obs)
-    cores = {"actor": ("core", parts.memory.core)}
-    if parts.memory.critic_core is not None:
-        cores["critic"] = ("critic_core", parts.memory.critic_core)
-    for network, (name, core) in cores.items():
-        again = core.apply(
-            start.params[name],
-            obs,
-            of(network, sequences.memory),
-            sequences.first.T,
-            method="unroll",
-        )
-        expected = of(network, memories)
-        np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-6)
-    samples = parts.samples_of(start.params, sequences)
-    outputs = parts.actor.apply(start.params["actor"], samples.obs)
-    log_prob = parts.head.log_prob(outputs, samples.action)
-    np.testing.assert_allclose(log_prob, samples.log_prob, rtol=1e-5, atol=1e-6)
-    value = parts.critic.apply(start.params["critic"], samples.obs)
-    np.testing.assert_allclose(value, samples.value, rtol=1e-5, atol=1e-6)
-    # The flag precedes the observation: never at 0, where the memory is cleared
-    # already, else where the step before ended an episode.
-    done = transitions.terminated | transitions.truncated
-    np.testing.assert_array_equal(sequences.first[:, 1:], done[:-1].T)
-    assert not sequences.first[:, 0].any() and sequences.first[:, 1:].any()
-
-
 def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
     parts, start, (carry, after, transitions, _, _), _ = rolled
     ended = np.asarray(transitions.terminated | transitions.truncated)[-1]
@@ -292,20 +263,6 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
     algorithm = purerl.make_algorithm(CONFIG)
     with pytest.raises(ConfigError, match=r"make_policy\(config, state\).*policy.init"):
         algorithm.act(remembers.state, jnp.zeros(1))
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"num_minibatches": 3}, r"\(16\), whole .* got 3; .* 2 or 4"),
-        ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
-        ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
-        ({"policy": "gaussian"}, "does not fit the action space"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 @pytest.mark.slow

@@ -4,10 +4,8 @@ from functools import partial
 
 import jax
 import numpy as np
-import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.algorithms import on_policy, pqn
 from tests import nets
 from tests.algorithms.agents import agent_of, algorithm_of, rows_of
@@ -78,47 +76,6 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
     assert cut > 2
     found, _ = pqn.loss(parts, state.params, rows)
     np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_it_learns_what_only_a_memory_can():
-    config = purerl.RecurrentPQNConfig(
-        env="probe/memory",
-        num_envs=16,
-        num_steps=16,
-        total_timesteps=16 * 16 * 60,
-        hidden_sizes=(8,),
-        memory="lru",
-        memory_size=8,
-        learning_rate=1e-2,
-        num_minibatches=2,
-        gamma=0.9,
-        num_evaluations=1,
-        eval_episodes=32,
-        eval_max_steps=10,
-    )
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
-    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"num_minibatches": 3}, r"\(4\), whole sequences, must be .* nearest: 2 or 4"),
-        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 6"),
-        ({"critic": nets.Policy(3)}, "values of 2 actions"),
-        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentPQNConfig needs discrete"),
-        (
-            {"memory": "rnn"},
-            "memory must be one of none, gru, lstm, lru, s5",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 def test_a_critic_of_ones_own_is_on_the_memory():

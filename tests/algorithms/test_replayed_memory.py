@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, replayed_memory, sac, td3
 from purerl.learning import returns
@@ -333,63 +332,3 @@ def test_a_memory_that_remembers_nothing_is_none(module):
     found = with_memory.params
     assert difference(found, headed(alone.params)) < 1e-4
     np.testing.assert_allclose(with_memory.envs.obs, alone.envs.obs, atol=1e-4)
-
-
-PROBE = {
-    "env": "probe/memory",
-    "env_kwargs": {"continuous": True},
-    "total_timesteps": 6_400,
-    "num_envs": 8,
-    "rounds_per_update": 10,
-    "updates_per_step": 0.25,
-    "learning_starts": 640,
-    "batch_size": 256,
-    "learning_rate": 3e-3,
-    "gamma": 0.9,
-    "hidden_sizes": (16,),
-    "num_evaluations": 1,
-    "eval_episodes": 64,
-    "eval_max_steps": 10,
-}
-MEMORY = {
-    "memory": "lru",
-    "memory_size": 16,
-    "head_sizes": (32,),
-    "sequence_length": 8,
-    "burn_in": 4,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "config", [purerl.SACConfig, purerl.TD3Config, purerl.MPOConfig]
-)
-def test_it_learns_what_only_a_memory_can(config):
-    def score(**fields):
-        train = purerl.make_train(config(**{**PROBE, **fields}))
-        result = jax.jit(train)(jax.random.key(0))
-        return result.evaluation["episode_return"].mean()
-
-    assert score(**MEMORY) > 0.9
-    # Whatever is done without a memory earns 0 on average.
-    assert abs(score(rounds_per_update=80)) < 0.5
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
-        ({"n_step": 7}, r"n_step must be at most sequence_length \(6\), got 7"),
-        ({"batch_size": 32}, r"batch_size must be .* \(6\) with a memory, got 32"),
-        ({"num_steps": 2}, "num_steps must be 1 with a memory, got 2"),
-        ({"head_sizes": ()}, "head_sizes must have a layer"),
-        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
-        ({"actor": nets.Policy(3)}, "a pair of mean and log standard deviation"),
-        ({"crossq": True}, "crossq must be False with a memory"),
-        ({"memory": "none"}, "memory"),
-        ({"memory": nets.Leaky(4, "carry")}, "must return a carry like the one"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIGS[sac].replace(**changes))

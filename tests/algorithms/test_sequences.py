@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, policy_gradient, ppo
-from purerl.learning import sequences
 from tests import boxes, nets
 from tests.algorithms.agents import rows_of
 from tests.helpers import slow_but
@@ -174,18 +172,6 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     assert far.max() > 0.01 and near.mean() < 0.5 * far.mean()
 
 
-def test_a_whole_rollout_as_one_sequence_has_the_gradient_of_none(rolled):
-    _, rows = rolled.rows()
-    done = rolled.played.transitions.terminated | rolled.played.transitions.truncated
-    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
-    batch = jax.tree.map(sequences.swap, rows.batch)
-    one = sequences.cut(
-        rolled.state.memory, rolled.played.memories, first, batch, STEPS, 0
-    )
-    for x, y in zip(*map(jax.tree.leaves, (rows, one)), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
 def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     # With the memory after the burn-in put in by hand, as a constant, the gradient is
     # the same; and of a cut without burn-in it is another.
@@ -230,42 +216,6 @@ def test_it_trains_with_sequences_and_burn_in(changes):
     assert config.samples_per_update == 12
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     assert np.isfinite(result.metrics["value_loss"]).all()
-
-
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"sequence_length": 5}, r"num_steps \(12\) must be .* got 5; nearest: 4 or 6"),
-        ({"sequence_length": 24}, r"got 24; nearest: 12\."),
-        ({"burn_in": 2}, "burn_in must be 0 where a sequence is a whole rollout"),
-        (
-            {"sequence_length": 4, "burn_in": 5},
-            r"at most sequence_length \(4\) elsewhere, got 5",
-        ),
-        (
-            {"sequence_length": 4, "num_minibatches": 5},
-            r"sequence_length \(12\), whole sequences, must be .*nearest: 4 or 6",
-        ),
-        ({"memory": "transformer", "memory_size": 6}, "memory_size must fit .* got 6"),
-        ({"memory": nets.Leaky(fault="ones")}, "initial.shape. of zeros"),
-        ({"memory": nets.Leaky(fault="carry")}, "return a carry like the one it takes"),
-        ({"memory": nets.Leaky(fault="outputs")}, r"outputs \(T, B, features\), here"),
-        ({"memory": nets.Leaky(0)}, "field features, the number of its outputs, got 0"),
-        ({"memory": nets.Torso()}, "must have a method initial"),
-        ({"memory": "tests.nets:Leaky(features='a')"}, "must have a field features"),
-        (
-            {"memory": "purerl.networks.memories:LRU(features=4, r_max=2.0)"},
-            "cannot make .*r_min < r_max < 1",
-        ),
-        (
-            {"memory": "purerl.networks.memories:Transformer(features=4, window=0)"},
-            "cannot make .*window must be a positive whole number, got 0",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
-    with pytest.raises(ConfigError, match=fragment):
-        purerl.make_train(CONFIG.replace(**changes))
 
 
 def test_a_gradient_step_is_as_deep_as_its_sequence():

@@ -232,20 +232,6 @@ def test_an_environment_on_the_host_without_numbered_states_is_refused():
         purerl.run(purerl.BanditConfig(env=env), progress=False)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"env": "CartPole-v1"}, r"Discrete\(n\), got Box.* of CartPole-v1"),
-        ({"frozen": ("q",)}, "frozen: q are all that this agent learns"),
-        ({"method": "dyna"}, "method must be one of q_learning, sarsa"),
-        ({"epsilon": 1.5}, "epsilon must lie between 0 and 1"),
-    ],
-)
-def test_what_cannot_work_is_refused_in_a_sentence(fields, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(TabularConfig(**fields))
-
-
 @pytest.mark.slow
 def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
     config = TabularConfig(env="CliffWalking-v0", method="double_q")

@@ -12,7 +12,6 @@ from purerl.execution.format import command_line, program, running
 from purerl.runner import manifest
 from purerl.runner.trackers.base import TRACKERS
 from purerl.scale.devices import num_cores
-from purerl.storage import folders
 from tests.helpers import tiny_config
 
 MINE = """
@@ -39,7 +38,7 @@ class Told(Tracker):
         with open("told.txt", "a") as file:
             file.write(f"{row['kind']} {member}\\n")
 
-TRACKERS["told"] = Entry("poles", "Told", (), ())
+TRACKERS["told"] = Entry("poles", "Told")
 envs.register("Leaning-v0", Leaning)
 schedules.register("Sinking", Sinking)
 """
@@ -172,7 +171,4 @@ def test_printed_commands_import_what_the_command_has_imported(here):
         )
         told = manifest.how_to_go_on(own, run)
         assert told == f"Go on with: {start} train --resume '{run}'"
-        assert f"{start} evaluate '{run}'" in folders.not_wanted(run, "run", "sweep")
     assert program() == "purerl"
-    told = folders.not_wanted(run, "run", "sweep")
-    assert f": purerl train --resume '{run}'. To read it: purerl evaluate" in told

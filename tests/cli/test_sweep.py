@@ -63,7 +63,7 @@ def test_lanes_are_measured(capsys):
         (["--lanes", "0"], "lanes must be a positive"),
         (["--memory-limit", "some"], "memory_limit must be a positive number"),
         (["--design", "random"], "needs num_points"),
-        (["--coordinator", "localhost:1"], "go together"),
+        (["--coordinator", "localhost:1"], "host:port of process 0"),
     ],
 )
 def test_mistakes_get_a_sentence_and_exit_2(flags, words, capsys, tmp_path):

@@ -106,18 +106,10 @@ TOOLS = (
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    ("keyword", "hint"),
-    [
-        ("metrics", "It is a field of the config"),
-        ("observe", "Only purerl.make_train takes it"),
-        ("progres", "Did you mean 'progress'"),
-    ],
-)
-def test_an_unknown_keyword_of_a_tool_is_named_with_the_tool(tool, keyword, hint):
-    sentence = rf"^purerl\.{tool.__name__}\(\) got an .* argument '{keyword}'.*{hint}"
+def test_an_unknown_keyword_of_a_tool_is_named_with_the_tool(tool):
+    sentence = rf"^purerl\.{tool.__name__}\(\) got an .* 'progres'.*mean 'progress'"
     with pytest.raises(TypeError, match=sentence):
-        tool(tiny_config(), **{keyword: 1})
+        tool(tiny_config(), progres=1)
 
 
 @pytest.mark.parametrize("tool", TOOLS)

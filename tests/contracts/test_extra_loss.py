@@ -151,8 +151,11 @@ class NoCoefficient:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (lambda params, batch, apply, key: batch.reward, "a plain function has no coe"),
-        (0.1, "must be a flax.struct.dataclass"),
+        (
+            lambda params, batch, apply, key: batch.reward,
+            "dataclass with coef and __call",
+        ),
+        (0.1, "must be an instance of a flax.struct.dataclass"),
         (NoCoefficient(), "must have a field coef.*add coef: float"),
         (Near(float("nan")), "extra_loss.coef must be finite"),
         ({"a": Near(), "b": 1.0}, "extra_loss.b must be"),

@@ -18,6 +18,7 @@ from purerl.config import (
     ConfigError,
     UnknownFieldError,
     apply_overrides,
+    config_dataclass,
     static_fields,
 )
 from purerl.config.errors import PEERS
@@ -128,7 +129,7 @@ BAD_FIELDS = [
         {"env_params": envs.make("probe/chain").default_params},
         "env_params.*CartPoleParams.*ChainParams|ChainParams.*CartPoleParams",
     ),
-    ({"policy_loss": 0.2}, "policy_loss must be a loss"),
+    ({"policy_loss": 0.2}, "policy_loss must be an instance"),
     ({"value_loss": lambda value, target, old: value}, "value_loss.*function"),
     ({"policy_loss": losses.ClipDrift}, "policy_loss.*the class ClipDrift"),
 ]
@@ -235,6 +236,22 @@ def test_static_fields_are_structure_and_dynamic_fields_are_leaves():
     assert len(jax.tree.leaves(purerl.resolve(config))) == 13
     assert structure != jax.tree.structure(config.replace(num_envs=8))
     assert structure == jax.tree.structure(config.replace(gamma=0.5))
+
+
+def test_a_plain_default_keeps_what_the_class_above_says_of_the_field():
+    @config_dataclass
+    class Short(PPO):
+        num_steps: int = 16
+        gae_lambda: float = 0.5
+
+    above, below = (cls.__dataclass_fields__ for cls in (PPO, Short))
+    for name, default in (("num_steps", 16), ("gae_lambda", 0.5)):
+        assert below[name].metadata == above[name].metadata
+        assert getattr(Short(), name) == default
+    leaves = jax.tree.leaves(Short())
+    assert 0.5 in leaves and 16 not in leaves
+    with pytest.raises(ConfigError, match="num_steps must be greater than 0"):
+        validate_fields(Short(num_steps=0))
 
 
 def test_whole_floats_are_taken_for_integers():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.replay import levels
-from purerl.replay.levels import LevelBuffer, Priorities, Result
+from purerl.replay.levels import LevelBuffer, Result
 
 
 def buffer_of(scores, played=None, capacity=None, best=None):
@@ -28,7 +28,7 @@ def buffer_of(scores, played=None, capacity=None, best=None):
 
 def probabilities(buffer, now, temperature, staleness_coef):
     found = levels.replay_probabilities(
-        buffer, jnp.int32(now), Priorities(temperature, staleness_coef)
+        buffer, jnp.int32(now), temperature, staleness_coef
     )
     return np.asarray(found)
 
@@ -89,7 +89,8 @@ def insert(buffer, numbers, scores, now=9, staleness_coef=0.0):
         {"number": jnp.asarray(numbers, jnp.int32)},
         results,
         jnp.int32(now),
-        Priorities(1.0, staleness_coef),
+        1.0,
+        staleness_coef,
     )
 
 
@@ -145,11 +146,11 @@ def test_among_places_that_are_equally_likely_the_lowest_score_goes():
     """In 32 bits all but the first ranks have probability 0 at this temperature."""
     scores = np.random.default_rng(0).permutation(200) / 200
     buffer = buffer_of(scores, played=[1] * 200)
-    numbers = Priorities(0.01, 0.0)
-    shares = levels.replay_probabilities(buffer, jnp.int32(2), numbers)
+    numbers = 0.01, 0.0
+    shares = levels.replay_probabilities(buffer, jnp.int32(2), *numbers)
     assert (shares == 0).sum() > 100 and shares.argmin() != scores.argmin()
     result = Result(jnp.float32([0.5]), jnp.float32([0.5]))
     new = {"number": jnp.int32([999])}
-    after = levels.insert(buffer, new, result, jnp.int32(2), numbers)
+    after = levels.insert(buffer, new, result, jnp.int32(2), *numbers)
     assert after.levels["number"][scores.argmin()] == 999
     assert (after.levels["number"] == 999).sum() == 1

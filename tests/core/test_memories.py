@@ -98,20 +98,6 @@ def test_a_sequence_is_its_steps(sequence):
     close(sequence.read(sequence.step(sequence.params, obs, grid))[1, 2], first)
 
 
-@pytest.mark.slow
-def test_a_sequence_in_two_pieces_is_the_whole(sequence):
-    whole = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
-    memory, outputs = sequence.start, []
-    for piece in (slice(0, 4), slice(4, STEPS)):
-        found = sequence.unroll(
-            sequence.params, sequence.obs[piece], memory, FIRST[piece]
-        )
-        memory = sequence.kind.last(found)
-        outputs.append(sequence.read(found))
-    close(jnp.concatenate(outputs), sequence.read(whole))
-    close(memory, sequence.kind.last(whole))
-
-
 def test_gradients_are_those_of_the_steps(sequence):
     weights = jnp.asarray(np.random.default_rng(2).normal(size=(STEPS, ENVS, SIZE)))
 
@@ -155,22 +141,6 @@ def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
     close(other[4:, 0], fresh[:, 0])
     for x, y in zip(other_last, fresh_last, strict=True):
         close(x[0], y[0])
-
-
-@pytest.mark.slow
-def test_no_gradient_crosses_a_reset(sequence):
-    @jax.jit
-    @jax.grad
-    def slopes(obs):
-        found = sequence.unroll(sequence.params, obs, sequence.start, FIRST)
-        return sequence.read(found)[-1].sum()
-
-    moves = (jnp.abs(slopes(sequence.obs)).max(-1) > 0).T
-    np.testing.assert_array_equal(moves[0], [0, 0, 0, 0, 1, 1, 1, 1, 1])
-    # A transformer's window ends five steps before.
-    reach = getattr(sequence.module, "window", STEPS)
-    np.testing.assert_array_equal(moves[1], np.arange(STEPS) >= STEPS - 1 - reach)
-    np.testing.assert_array_equal(moves[2], [0] * 8 + [1])
 
 
 # The linear recurrent unit

@@ -18,29 +18,6 @@ def column(*values, dtype=jnp.float32):
     return jnp.asarray(values, dtype)[:, None]
 
 
-def test_gae_of_four_steps_with_a_truncation_and_a_termination():
-    # gamma = lambda = 1/2. Step 1 is truncated: its V(s') = 5 is that of the state
-    # before the reset, which is not V(s_2) = 3. Step 2 terminates: no V(s').
-    #   delta_0 = 1 + 2/2 - 1 = 1
-    #   delta_1 = 2 + 5/2 - 2 = 2.5      bootstraps although the episode was cut
-    #   delta_2 = 4 + 0   - 3 = 1
-    #   delta_3 = 4 + 6/2 - 4 = 3
-    #   A_3 = 3
-    #   A_2 = 1                          cut: terminated
-    #   A_1 = 2.5                        cut: truncated
-    #   A_0 = 1 + 2.5/4 = 1.625
-    advantage = gae(
-        reward=column(1, 2, 4, 4),
-        value=column(1, 2, 3, 4),
-        next_value=column(2, 5, 4, 6),
-        terminated=column(0, 0, 1, 0, dtype=bool),
-        truncated=column(0, 1, 0, 0, dtype=bool),
-        gamma=0.5,
-        gae_lambda=0.5,
-    )
-    np.testing.assert_array_equal(advantage[:, 0], [1.625, 2.5, 1.0, 3.0])
-
-
 def random_rollout(seed, steps=37, envs=5):
     rng = np.random.default_rng(seed)
     kind = rng.choice(3, p=[0.7, 0.15, 0.15], size=(steps, envs))
@@ -76,25 +53,6 @@ def test_gae_equals_a_plain_loop_over_random_flags(seed, gae_lambda):
         gae_lambda=gae_lambda,
     )
     np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
-
-
-def test_q_lambda_of_five_steps_with_a_truncation_and_a_termination():
-    # gamma = lambda = 1/2. Step 1 is truncated, step 3 terminates; M = max Q(s').
-    #   G_4 = 4 + 6/2                   the rollout ends: bootstrap with M alone
-    #       = 7
-    #   G_3 = 8                         terminated: nothing beyond
-    #   G_2 = 2 + (6/2 + 8/2)/2 = 5.5   half of M_2 = 6, half of G_3
-    #   G_1 = 1 + 4/2 = 3               truncated: bootstrap, and nothing of G_2
-    #   G_0 = 1 + (2/2 + 3/2)/2 = 2.25
-    target = q_lambda(
-        reward=column(1, 1, 2, 8, 4),
-        next_value=column(2, 4, 6, 9, 6),
-        terminated=column(0, 0, 0, 1, 0, dtype=bool),
-        truncated=column(0, 1, 0, 0, 0, dtype=bool),
-        gamma=0.5,
-        trace_decay=0.5,
-    )
-    np.testing.assert_array_equal(target[:, 0], [2.25, 3.0, 5.5, 8.0, 7.0])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -148,7 +148,11 @@ STARTS = [
         purerl.DQNConfig(hidden_sizes=(8,)),
         r"actor\.Dense_0\.bias has no place in this agent",
     ),
-    (lambda a: one(a), purerl.DQNConfig(hidden_sizes=(8,)), r"only this agent has"),
+    (
+        lambda a: one(a),
+        purerl.DQNConfig(hidden_sizes=(8,)),
+        r"has no place in this agent",
+    ),
     (lambda a: a, CONFIG, r"start holds \(2,\) agents"),
     (lambda a: purerl.networks_of(a), CONFIG, r"bias is float32 \(2, 2\).* jax.vmap"),
     (lambda a: one(a), CONFIG, "start has done 3 updates, and this run has 3: "),

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import purerl
-from purerl import ConfigError, PPOConfig, SACConfig, TD3Config, envs
+from purerl import ConfigError, PPOConfig, envs
 from purerl.algorithms import ppo
 from purerl.envs.cartpole import CartPole
 from purerl.execution.curves import (
@@ -21,12 +21,12 @@ from purerl.execution.curves import (
 from purerl.report import plots, tables
 from purerl.report.page import folder_page
 from purerl.runner.result import summary
-from purerl.runner.rows import Divergence
+from purerl.runner.rows import Records
+from purerl.runner.trackers.group import Group
 from purerl.storage import folders
 from tests.helpers import StopAfter, tiny_config
 
 nan, inf = np.nan, np.inf
-SMALL = {"hidden_sizes": (8,), "batch_size": 8, "num_evaluations": 1}
 
 
 def test_a_loss_of_no_policy_step_is_undefined_and_of_a_step_it_is_not():
@@ -65,34 +65,6 @@ def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_ro
     assert set(reduce_segment(metrics, {})) == {"episodes", "value_loss"}
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        # Its default structure: the first update that learns has one gradient step,
-        # and that is no step of the policy.
-        TD3Config(env="Pendulum-v1", total_timesteps=1_200, **SMALL),
-        pytest.param(
-            SACConfig(
-                env="Pendulum-v1", total_timesteps=1_200, policy_delay=2, **SMALL
-            ),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["td3", "sac"],
-)
-@pytest.mark.slow(optimised=False)
-def test_a_healthy_agent_with_a_policy_delay_has_not_diverged(config):
-    result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
-    assert (result["diverged_at"] == -1).all()
-    steps, loss = (
-        result[name].values[0, 0] for name in ("policy_steps", "policy_loss")
-    )
-    # Steps 0 to 998 are the warm-up; of the 201 gradient steps each second is one.
-    assert steps.sum() == 100 and result["gradient_steps"].values[0, 0, -1] == 201
-    np.testing.assert_array_equal(np.isfinite(loss), steps > 0)
-    assert result.best().score == result.scores().values.max()
-
-
 @pytest.mark.slow
 def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
     config = PPOConfig(
@@ -117,42 +89,24 @@ def test_a_run_says_once_of_every_agent_that_it_has_diverged():
     counts = {"episodes": np.ones((3, 2), int), PARAMETERS_FINITE: ones > 0}
     broken = np.array([[1, nan], [1, 1], [1, 1]])
     also = np.array([[nan, nan], [1, 1], [inf, 1]])
-    found = Divergence((3, 4, 5))
+    found = Records((3, 4, 5), None, Group(()))
     segments = [
         Segment(0, 2, {**counts, "entropy": ones}, {}),
         Segment(2, 2, {**counts, "entropy": broken, "value_loss": broken}, {}),
         Segment(4, 2, {**counts, "entropy": ones, "value_loss": also}, {}),
         Segment(6, 2, {**counts, "entropy": ones, "value_loss": also}, {}),
     ]
-    said = [found.sentence(segment) for segment in segments]
+    said = [found.newly_diverged(segment) for segment in segments]
     assert said[0] == said[3] == ""
     words = "1 agent of 3 diverged (seed 3): entropy, value_loss not finite in update 4"
     assert said[1].startswith(f"{words}. ") and "learning_rate" in said[1]
     words = "1 agent of 3 diverged (seed 5): value_loss not finite in update 5. "
     assert said[2].startswith(words)
     last = {**counts, PARAMETERS_FINITE: np.array([[True, False]] * 3)}
-    said = Divergence((0, 1, 2)).sentence(Segment(8, 2, last, {}))
+    found = Records((0, 1, 2), None, Group(()))
+    said = found.newly_diverged(Segment(8, 2, last, {}))
     words = "3 agents of 3 diverged (seeds 0 to 2): parameters not finite in update 10"
     assert said.startswith(words)
-
-
-class BlowsUp(CartPole):
-    """CartPole whose third observation is no number where gravity is above 10."""
-
-    def step_env(self, key, state, action, params):
-        obs, state, *rest = super().step_env(key, state, action, params)
-        is_broken = (state.time == 3) & (params.gravity > 10.0)
-        return jnp.where(is_broken, jnp.nan, obs), state, *rest
-
-
-def test_an_observation_that_is_no_number_ends_its_own_agent_and_no_other():
-    """As `learning.normalise` says: nothing is filtered, and nothing is hidden."""
-    config = tiny_config(env=BlowsUp(), normalize_observations=True, num_evaluations=0)
-    axes = {"env_params.gravity": [9.8, 10.5]}
-    result = purerl.sweep(config, axes, seeds=1, lanes=2, progress=False)
-    np.testing.assert_array_equal(result["diverged_at"].values.ravel(), [-1, 0])
-    losses = result["value_loss"].values.reshape(2, -1)
-    assert np.isfinite(losses[0]).all()
 
 
 class PaysLeft(CartPole):
@@ -195,7 +149,12 @@ def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):
     returns = some_lost.evaluation["episode_return"][:, -1].mean(-1)
     # It would have been: nothing pays more here than what it does.
     assert returns[3] == returns.max() > returns[:3].min()
-    for run in (some_lost, purerl.load(some_lost.out)):
+    out, at = some_lost.out, some_lost.diverged_at
+    assert 8 < at[3] < 16  # not the beginning of its segment
+    assert folders.load(out)["diverged"] == {"3": at[3]}
+    for run in (purerl.load(out), purerl.load_run(out)):
+        np.testing.assert_array_equal(run.diverged_at, at)
+    for run in (some_lost, purerl.load(out)):
         numbers = summary(run)
         kept = returns[:3]
         assert run.best().point != {"seed": 3} and run.best().score == kept.max()
@@ -203,15 +162,6 @@ def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):
         assert numbers["evaluation_per_seed"] == [*kept.tolist(), None]
         assert numbers["diverged"] == {"3": int(run.diverged_at[3])}
         json.dumps(numbers, allow_nan=False)
-
-
-def test_a_folder_says_who_has_diverged(some_lost):
-    out, at = some_lost.out, some_lost.diverged_at
-    assert 8 < at[3] < 16  # not the beginning of its segment
-    np.testing.assert_array_equal(purerl.load(out).diverged_at, at)
-    np.testing.assert_array_equal(purerl.load_run(out).diverged_at, at)
-    stored = folders.load(out)
-    assert stored["diverged"] == {"3": at[3]}
 
 
 def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):

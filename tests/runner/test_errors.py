@@ -92,12 +92,6 @@ def test_rows_that_are_wrong_are_named_and_nothing_is_thrown_away(
         assert contents(copy) == before
 
 
-def test_a_folder_that_is_not_there_is_not_made(tiny, tmp_path):
-    with pytest.raises(ConfigError, match="there is no folder"):
-        run_tiny(tiny, out=tmp_path / "typo", resume=True)
-    assert not (tmp_path / "typo").exists()
-
-
 def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
     path = copy / "config.yaml"
     text = path.read_text()

@@ -47,7 +47,7 @@ def test_training_goes_on_and_the_end_is_a_sentence(tmp_path, fill, capsys):
     out = tmp_path / "run"
     with pytest.raises(purerl.ConfigError, match="could not be written") as error:
         _run(out)
-    assert "the last whole one is 3. Make room on the disk." in str(error.value)
+    assert "whole ones: 3. Make room on the disk." in str(error.value)
     told = capsys.readouterr().err
     assert "the disk has 100 B free" in told
     assert told.count("Training goes on without it.") == 1

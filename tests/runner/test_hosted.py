@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, schedules
-from purerl.cli import main, policies
+from purerl import schedules
+from purerl.cli import policies
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
@@ -352,15 +352,6 @@ def test_what_needs_the_environment_inside_says_so(call):
         call(purerl.PPOConfig(env=HERE))
 
 
-def test_an_algorithm_step_refuses_to_step_inside_a_program():
-    algorithm = purerl.make_algorithm(purerl.PPOConfig(env=HERE, **ROLLOUT))
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    with pytest.raises(
-        ValueError, match=r"no compiled program can do that.*purerl\.run"
-    ):
-        jax.eval_shape(algorithm.step, state)
-
-
 def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
     bound = bind(purerl.PPOConfig(env=HERE, **ROLLOUT), on_host=True)
     algorithm = bound.algorithm(bound.config)._replace(hosted=None)
@@ -436,13 +427,10 @@ def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
 
 
 class Long(gymnasium.Env):
-    """Ends by itself after 1,500 steps, or never; each pays 1; no time limit."""
+    """Ends by itself after 1,500 steps, each of which pays 1; no time limit."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, last=1_500):
-        self.last = last
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
@@ -450,13 +438,10 @@ class Long(gymnasium.Env):
 
     def step(self, action):
         self.time += 1
-        return np.zeros(4, np.float32), 1.0, self.time == self.last, False, {}
+        return np.zeros(4, np.float32), 1.0, self.time == 1_500, False, {}
 
 
 gymnasium.register("purerl-test/Long-v0", Long)
-NEVER = "purerl-test/Never-v0"
-gymnasium.register(NEVER, Long, kwargs={"last": -1})
-envs.register(NEVER, envs.CartPole)  # of the same name, and with a limit of 500 steps
 
 
 def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys):
@@ -486,15 +471,6 @@ def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys)
         "2 of 2 episodes still ran after 1,000 steps and count with what they had "
         "earned (eval_max_steps)"
     )
-
-
-def test_gymnasium_is_played_as_far_as_an_evaluation_goes(capsys, tmp_path):
-    config = purerl.PPOConfig(env=NEVER, total_timesteps=128, **ROLLOUT)
-    purerl.run(config, out=tmp_path / "run", progress=False)
-    told = ["evaluate", str(tmp_path / "run"), "--gymnasium", "--episodes", "2"]
-    assert main(told) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "2 of 2 episodes still ran after 500 steps" in said and "500.0" in said
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import cli
 from tests.helpers import assert_same_bits
 
 pytest.importorskip("envpool")
@@ -69,17 +68,3 @@ def test_what_is_stored_is_what_was_played():
 def test_what_needs_a_compiled_environment_is_refused(change, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.run(purerl.PPOConfig(env=CARTPOLE).replace(**change), progress=False)
-
-
-def test_the_command_line_says_what_there_is(capsys):
-    assert cli.main(["envs", CARTPOLE]) == 0
-    said = capsys.readouterr().out
-    assert f"{CARTPOLE} (envpool)" in said and "Discrete(2)" in said
-    assert "which envpool.make takes" in said
-
-
-@pytest.mark.slow
-def test_a_run_names_what_renders_it(tmp_path, capsys):
-    purerl.run(DQN, out=tmp_path, progress=False)
-    assert cli.main(["render", str(tmp_path)]) != 0
-    assert "envpool.make_gymnasium" in " ".join(capsys.readouterr().err.split())

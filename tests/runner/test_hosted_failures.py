@@ -85,12 +85,12 @@ def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
 
 @pytest.mark.slow(optimised=False)
 def test_a_failure_before_the_first_update_and_without_a_folder(tmp_path):
-    for out, words in ((tmp_path / "run", "no update was saved"), (None, "no out")):
+    for out in (tmp_path / "run", None):
         Broken.left = 3
         with pytest.raises(RuntimeError) as caught:
             run(CONFIGS["ppo"], out)
         first, second = caught.value.__notes__
-        assert "seed 4 made update 1" in first and words in second
+        assert "seed 4 made update 1" in first and "no update was saved" in second
 
 
 @pytest.mark.slow

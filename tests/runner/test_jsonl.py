@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.execution.curves import reduce_segment
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import (
     RowFile,
     by_member,
-    evaluation_rows,
     read_members,
     read_rows,
-    segment_rows,
+    rows_at,
     stack_rows,
 )
 
@@ -25,7 +25,7 @@ def test_episode_returns_are_weighted_by_episodes():
         "episode_length": np.array([[1.0, 5.0]]),
         "policy_loss": np.array([[1.0, 2.0]]),
     }
-    (row,) = segment_rows(metrics, 2, {})
+    (row,) = rows_at(2, reduce_segment(metrics, {}))
     assert row == {
         "update": 2,
         "env_steps": 64,
@@ -84,7 +84,8 @@ def test_rows_that_end_before_the_last_checkpoint_are_named(tmp_path):
             file.log("train", seed, {"update": at})
     file.flush()
     lines = file.path.read_text().splitlines(keepends=True)
-    assert read_members(tmp_path, [0, 1], 2)["train"]["update"].shape == (2, 2)
+    train = read_members(tmp_path, [0, 1], 2)["train"]
+    assert stack_rows(train)["update"].shape == (2, 2)
     for kept in range(len(lines)):
         file.path.write_text("".join(lines[:kept]))
         with pytest.raises(purerl.ConfigError, match=r"rows\.jsonl .*checkpoint of up"):
@@ -105,18 +106,18 @@ def test_a_file_goes_on_after_a_line_that_a_kill_cut_short(tmp_path):
 
 def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
     evaluation = {
-        "env_steps": np.array([[64], [64]]),
-        "episode_return": np.array([[[1.0, 2.0]], [[np.nan, 4.0]]]),
-        "episode_length": np.array([[[5, 6]], [[7, 8]]]),
-        "cut_episodes": np.array([[0], [1]]),
+        "env_steps": np.array([64, 64]),
+        "episode_return": np.array([[1.0, 2.0], [np.nan, 4.0]]),
     }
     file = RowFile(tmp_path)
-    for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
+    for seed, row in enumerate(rows_at(2, evaluation)):
         file.log("evaluation", seed, row)
     file.flush()
-    found = read_members(tmp_path, [0, 1], 0)["evaluation"]
+    found = stack_rows(read_members(tmp_path, [0, 1], 0)["evaluation"])
     assert found["episode_return"].dtype == float
-    np.testing.assert_array_equal(found["episode_return"], evaluation["episode_return"])
+    np.testing.assert_array_equal(
+        found["episode_return"][:, 0], evaluation["episode_return"]
+    )
 
 
 def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
@@ -129,8 +130,6 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
         metrics={"env_steps": np.array([[64], [64]])},
         evaluation={
             "episode_return": returns,
-            "episode_length": np.full((2, 1, 2), 9),
-            "cut_episodes": np.array([[0], [2]]),
         },
         finished=True,
         compile_seconds=1.0,
@@ -143,5 +142,4 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     text = (tmp_path / "summary.json").read_text()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found["evaluation_per_seed"] == [1.5, None]
-    assert found["evaluation_cut_episodes"] == 2
-    assert found["evaluation_mean"] is None and found["evaluation_min"] is None
+    assert found["evaluation_mean"] is None

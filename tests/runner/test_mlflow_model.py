@@ -132,7 +132,7 @@ def described(tmp_path, **changes):
 
 
 def test_what_mlflow_cannot_call_is_refused_in_a_sentence(tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match=r"holds no policy\.json; name a folder"):
+    with pytest.raises(ConfigError, match=r"holds no exported policy"):
         purerl.log_policy(tmp_path)
     memory = [{"shape": [8], "dtype": "float32"}]
     with pytest.raises(ConfigError, match="remembers"):

@@ -146,18 +146,6 @@ def test_sweeps_keep_them(config, tmp_path):
     np.testing.assert_array_equal(again["earned"].values, swept["earned"].values)
 
 
-def test_populations_and_halving_keep_them(config):
-    found = purerl.pbt(
-        config, {"learning_rate": RATE}, population=2, ready_updates=10, **QUIET
-    )
-    assert (found.dataset["earned"].values == 32).all()
-    found = purerl.halving(
-        config, {"learning_rate": RATE}, num_points=2, min_updates=5, **QUIET
-    )
-    known = found.dataset["earned"].values
-    assert (known[np.isfinite(known)] == 32).all()
-
-
 def test_searches_can_seek_them(config):
     """An objective of one's own reads them, beside the metrics of the algorithm."""
     quiet = {"fitness": all_earned, "progress": False}
@@ -218,11 +206,6 @@ def test_a_function_that_no_file_can_hold_is_refused_where_there_is_one(tmp_path
     jax.eval_shape(purerl.make_train(config), jax.random.key(0))
     with pytest.raises(purerl.ConfigError, match=r"metrics is .*top level of a module"):
         purerl.run(config, out=tmp_path / "run", **QUIET)
-
-
-def test_where_they_are_given_is_said():
-    with pytest.raises(TypeError, match=r"'metrics'\. It is a field of the config"):
-        purerl.run(tiny_config(), metrics=(earned,))
 
 
 def fake(batch):

@@ -12,7 +12,7 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.group import told_in
-from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
+from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, connect
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage.files import write_json
 
@@ -192,9 +192,9 @@ def test_a_server_that_never_answers_stops_a_new_run(tiny, tmp_path, monkeypatch
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"  # the user's own
 
 
-def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch):
-    set_limits()
+def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch, uri):
+    connect(uri)
     assert {name: os.environ[name] for name in LIMITS} == LIMITS
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
-    set_limits()
+    connect(uri)
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"

@@ -12,7 +12,7 @@ import pytest
 
 import purerl
 from purerl import serialise
-from purerl.runner.trackers.base import TrackedRun, ended, files_of
+from purerl.runner.trackers.base import Member, TrackedRun, ended, files_of
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.mlflow import absolute
 from tests.helpers import eventually
@@ -172,12 +172,12 @@ def test_wandb_keeps_the_files_of_the_run(tracked):
 
 def member(number, rate):
     params = {"learning_rate": rate, "policy_loss": {"type": "ClipDrift"}}
-    train = [
-        {"env_steps": 32, "episodes": 1, "episode_return": 10.0 * rate},
-        {"env_steps": 64, "episodes": 0, "episode_return": None},
+    rows = [
+        {"kind": "train", "env_steps": 32, "episodes": 1, "episode_return": 10 * rate},
+        {"kind": "evaluation", "env_steps": 48, "episode_return": [1.0, 3.0]},
+        {"kind": "train", "env_steps": 64, "episodes": 0, "episode_return": None},
     ]
-    evaluation = [{"env_steps": 48, "episode_return": [1.0, 3.0]}]
-    return ended(number, params, 7, {"train": train, "evaluation": evaluation})
+    return ended(number, Member(f"learning_rate={rate}, seed=7", 7, params), rows)
 
 
 MEMBERS = [member(number, rate) for number, rate in enumerate((0.1, 0.2))]
@@ -185,7 +185,7 @@ MEMBERS = [member(number, rate) for number, rate in enumerate((0.1, 0.2))]
 
 def tell(tracker, config, folder=None):
     """Tell a tracker of a sweep of two members, as the sweep itself does."""
-    first = {0: MEMBERS[0].member}
+    first = {0: MEMBERS[0].ended}
     group = Group([tracker], in_threads=False)
     with group:
         run = TrackedRun("rates", config, first, folder, is_sweep=True)

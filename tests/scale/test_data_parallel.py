@@ -68,52 +68,6 @@ def test_devices_share_one_agent(pair):
         np.testing.assert_array_equal(copies[0], copies[1])
 
 
-def test_an_agent_goes_on_over_several_devices():
-    config = tiny_config(
-        num_envs=4,
-        num_minibatches=1,
-        total_timesteps=4 * 16 * 4,
-        anneal_learning_rate=False,
-        num_evaluations=0,
-    )
-    key, half = jax.random.key(3), config.replace(total_timesteps=4 * 16 * 2)
-    state = jax.jit(purerl.make_train(half))(key).state
-    single = jax.jit(purerl.make_train(config))(key)
-    train = jax.jit(purerl.data_parallel(config, first_update=2))
-    ended = train(key, start=state)
-    assert ended.metrics["env_steps"].tolist() == [3 * 64, 4 * 64]
-    for found, expected in zip(
-        *(jax.tree.leaves(x.state.params) for x in (ended, single)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
-    assert [x.data.shape[0] for x in ended.state.envs.obs.addressable_shards] == [2, 2]
-
-
-def test_an_agent_begins_with_networks_over_several_devices():
-    config = tiny_config(num_envs=4, total_timesteps=4 * 16, num_evaluations=0)
-    algorithm = purerl.make_algorithm(config)
-    networks = purerl.networks_of(algorithm.init(jax.random.key(7)))
-    still = {"learning_rate": 1e-30}
-    train = purerl.data_parallel(config)
-    ended = train(jax.random.key(0), still, start=networks)
-    found = purerl.networks_of(ended.state)
-    for name, value in networks.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-20)
-
-
-def test_an_update_that_is_not_in_the_run_is_refused():
-    with pytest.raises(ConfigError, match="first_update must be"):
-        purerl.data_parallel(tiny_config(num_envs=4), first_update=10**6)
-
-
-@pytest.mark.slow
-def test_minibatches_take_samples_of_both_devices():
-    single, spread = compare(tiny_config(num_envs=4, total_timesteps=4 * 16 * 4))
-    # Other minibatches than on one device, so only the rollout of update 0 is equal.
-    assert spread.metrics["episodes"][0] == single.metrics["episodes"][0]
-    assert np.isfinite(spread.metrics["value_loss"]).all()
-
-
 @pytest.mark.parametrize(
     ("config", "fragment"),
     [

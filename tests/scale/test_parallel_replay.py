@@ -52,44 +52,6 @@ def assert_devices_agree(tree):
             np.testing.assert_array_equal(value, first, err_msg=message)
 
 
-def assert_next_steps_follow(buffer, newest):
-    """Row `r + 1` is the step after row `r`, but after the newest row."""
-    obs, next_obs, terminated, truncated = (
-        np.asarray(x).reshape(CAPACITY // NUM_ENVS, NUM_ENVS, -1)
-        for x in (buffer.obs, buffer.next_obs, buffer.terminated, buffer.truncated)
-    )
-    goes_on = ~(terminated | truncated)
-    goes_on[newest] = False
-    follows = np.isclose(np.roll(obs, -1, 0), next_obs, rtol=1e-6).all(-1)
-    assert goes_on.sum() > 300
-    assert follows[goes_on[..., 0]].all()
-
-
-@pytest.fixture(scope="module")
-def warm():
-    return train_on_both(WARM_UP)
-
-
-@pytest.mark.slow
-def test_items_lie_where_they_lie_on_one_device(warm):
-    one, two = warm
-    for a, b in zip(one.state.buffer, two.state.buffer, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
-    np.testing.assert_array_equal(one.state.buffer.action, two.state.buffer.action)
-    newest = (STEPS // NUM_ENVS - 1) % (CAPACITY // NUM_ENVS)
-    assert_next_steps_follow(two.state.buffer, newest)
-
-
-@pytest.mark.slow
-def test_every_device_holds_the_steps_of_its_environments(warm):
-    _, two = warm
-    whole = np.asarray(two.state.buffer.obs)
-    for shard in two.state.buffer.obs.addressable_shards:
-        assert shard.data.shape == (CAPACITY // NUM_ENVS, NUM_ENVS // 2, 4)
-        np.testing.assert_array_equal(shard.data, whole[shard.index])
-    assert_devices_agree(two.state)
-
-
 @pytest.fixture(scope="module")
 def weighed():
     train = purerl.data_parallel(PRIORITISED)

@@ -41,8 +41,7 @@ def test_numbers_of_another_type_are_named_by_their_type():
     like = {"bias": jax.ShapeDtypeStruct((2,), np.float32)}
     with pytest.raises(purerl.ConfigError) as error:
         checkpoint.unflatten(flat, like, Path("run"))
-    assert "['bias'] is float64, expected float32." in str(error.value)
-    assert "shape" not in str(error.value)
+    assert "(2,) and is float64, expected (2,) float32." in str(error.value)
 
 
 def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
@@ -50,10 +49,7 @@ def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
         checkpoint.save(tmp_path, step, TREE, keep=2)
     path = tmp_path / "2.npz"
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*from update 1\."):
-        checkpoint.restore(tmp_path, 2)
-    (tmp_path / "1.npz").unlink()
-    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*no other one"):
+    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*there are 1, 2\."):
         checkpoint.restore(tmp_path, 2)
 
 

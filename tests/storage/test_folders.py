@@ -5,29 +5,14 @@ from purerl.config import ConfigError
 from purerl.storage import folders
 from tests.helpers import tiny_config
 
-AXES = {"learning_rate": [1e-3, 1e-4]}
-TOOLS = {
-    "run": lambda out: purerl.run(tiny_config(), out=out, progress=False),
-    "sweep": lambda out: purerl.sweep(tiny_config(), AXES, out=out, progress=False),
-    "pbt": lambda out: purerl.pbt(tiny_config(), AXES, out=out, progress=False),
-    "tune": lambda out: purerl.tune(
-        tiny_config(), AXES, trials=1, out=out, progress=False
-    ),
-    "evolve": lambda out: purerl.evolve(
-        tiny_config(),
-        "learning_rate",
-        population=4,
-        generations=1,
-        out=out,
-        progress=False,
-    ),
-}
+from .every_kind import WRITE
+
 REMAINS = {
     "run": "metrics/rows.jsonl",
     "sweep": "chunks/one.npz",
     "pbt": "records/00000.npz",
     "tune": "checkpoints/3.npz",
-    "evolve": "snapshots/1.npz",
+    "evolution": "snapshots/1.npz",
 }
 
 
@@ -36,23 +21,21 @@ def put(path, text):
     path.write_text(text)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", REMAINS)
 def test_results_without_a_manifest_are_not_gone_on_with(tool, tmp_path):
     name = REMAINS[tool]
     put(tmp_path / name, "old")
-    with pytest.raises(
-        purerl.ConfigError, match=rf"has results in {name.split('/')[0]} and no"
-    ):
-        TOOLS[tool](tmp_path)
+    with pytest.raises(purerl.ConfigError, match=rf"has {name.split('/')[0]}/ and no"):
+        WRITE[tool](tmp_path)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [str(path.relative_to(tmp_path)) for path in files] == [name]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", REMAINS)
 def test_a_config_of_the_users_own_is_kept(tool, tmp_path):
     put(tmp_path / "config.yaml", "mine: 1\n")
-    with pytest.raises(purerl.ConfigError, match=r"config\.yaml would be overwritten"):
-        TOOLS[tool](tmp_path)
+    with pytest.raises(purerl.ConfigError, match=r"has config\.yaml and no"):
+        WRITE[tool](tmp_path)
     assert (tmp_path / "config.yaml").read_text() == "mine: 1\n"
     assert not (tmp_path / "manifest.json").exists()
 

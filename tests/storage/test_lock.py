@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-import purerl
 from purerl import ConfigError
 from purerl.storage import files
-from tests.helpers import tiny_config
+
+from .every_kind import WRITE
 
 HOLD = """
     import sys, time
@@ -108,25 +108,9 @@ def test_a_shared_folder_is_cleaned_by_whoever_is_alone_in_it(tmp_path):
 
 
 # What appends to its files, or goes on from its own checkpoints.
-TOOLS = {
-    "run": lambda out: purerl.run(tiny_config(), out=out, progress=False),
-    "search": lambda out: purerl.pbt(
-        tiny_config(),
-        {"learning_rate": purerl.loguniform(1e-4, 1e-2)},
-        population=2,
-        ready_updates=10,
-        out=out,
-        progress=False,
-    ),
-    "evolution": lambda out: purerl.evolve(
-        tiny_config(), "gamma", population=2, generations=1, out=out, progress=False
-    ),
-}
-
-
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", ["run", "pbt", "evolution"])
 def test_no_tool_writes_into_a_folder_in_use(tool, tmp_path):
     with files.locked(tmp_path):
         with pytest.raises(ConfigError, match="is in use by process"):
-            TOOLS[tool](tmp_path)
+            WRITE[tool](tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == [files.LOCK]

@@ -94,18 +94,15 @@ class Coordinator:
         raise jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: GetKeyValue() timed out")
 
 
-def test_others_are_waited_for_however_long_it_takes(monkeypatch, capsys):
+def test_others_are_waited_for_however_long_it_takes(monkeypatch):
     coordinator = Coordinator(questions=5)
     monkeypatch.setattr(hosts, "count", lambda: 2)
     monkeypatch.setattr(hosts, "index", lambda: 0)
     monkeypatch.setattr(hosts, "_client", lambda: coordinator)
-    monkeypatch.setattr(hosts, "SAY_SECONDS", 0.0)
     hosts.barrier()
     own, *others = coordinator.asked
     assert own.endswith("/0") and len(others) == 5
     assert all(place.endswith("/1") for place in others)
-    words = "process 0 has waited 0 min for process 1"
-    assert capsys.readouterr().err.count(words) == 4
     hosts.barrier()  # another meeting has another place
     assert coordinator.asked[-1].split("/")[2] != own.split("/")[2]
 
@@ -159,7 +156,7 @@ def test_one_task_of_slurm_is_no_job_of_several(monkeypatch):
     ("asked", "words"),
     [
         (("first-host", 2, 0), "must be host:port of process 0.*got 'first-host'"),
-        (("a:1", None, 0), "go together, got 'a:1', None and 0"),
+        (("a:1", None, 0), "process one of 0 to .*got 'a:1', 0 and None"),
         (("first-host:1234", 2, 2), "process one of 0 to .*, 2 and 2"),
     ],
 )

@@ -114,11 +114,6 @@ class DiscoConfig(NetworkConfig):
     head_sizes: tuple[int, ...] = static((128,), "Units of prediction layers.", SIZES)
 
     @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * self.num_steps
-
-    @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: the rollout, its way back, one step."""
         return 2 * self.num_steps + 1
@@ -164,8 +159,8 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         )
     if config.critic_gain != 1.0:
         raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
-    checks.check_torsos(config, env, ("torso",))
-    if observe.has_mask(obs_shape(env.observation_space(env.default_params))):
+    checks.check_torso(config, env, "torso")
+    if observe.has_mask(checks.check_observations(config, env)):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "
             "nothing of that; use PPOConfig or LPGConfig."

@@ -18,7 +18,8 @@ from purerl.contrib.disco.meta_network import (
 )
 from purerl.learning.small_networks import whole
 from purerl.networks.recurrent import LSTMMemory
-from purerl.rules.check import check_kind, check_shapes, tried
+from purerl.registry import tried
+from purerl.rules.check import check_kind, check_shapes
 from purerl.types import PyTree
 
 
@@ -193,8 +194,8 @@ def check_disco_rule(rule: Any, prediction_size: int) -> None:
         targets, after = jax.eval_shape(rule, _inputs(prediction_size), memory)
         return memory, after, tuple(x.shape for x in DiscoTargets(*targets))
 
-    words = f"a DiscoInputs, as {example} does"
-    memory, after, found = tried(rule, call, words, prediction_size)
+    words = f"return targets of a DiscoInputs, as {example} does"
+    memory, after, found = tried("rule", rule, words, call)
     size = (3, 2, prediction_size)
     check_shapes(rule, "DiscoTargets", found, ((3, 2, 4), size, size))
     before, later = (

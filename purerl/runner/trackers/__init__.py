@@ -3,8 +3,9 @@
 Their packages are imported when a tracker is made, never before.
 """
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module, util
+from collections.abc import Sequence
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from purerl.runner.trackers.base import TRACKERS as TRACKERS
 from purerl.runner.trackers.base import Member as Member
 from purerl.runner.trackers.base import TrackedRun as TrackedRun
 from purerl.runner.trackers.base import Tracker as Tracker
-from purerl.runner.trackers.base import missing
+from purerl.runner.trackers.base import require
 from purerl.runner.trackers.group import load_stored
 
 
@@ -33,32 +34,31 @@ def make_tracker(name: str, **options: Any) -> Tracker:
     if name not in TRACKERS:
         raise ConfigError(f"there is no tracker {name!r}, only {', '.join(TRACKERS)}.")
     entry = TRACKERS[name]
+    require(name, entry.packages)
+    make = getattr(import_module(entry.module), entry.cls)
     for option in options:
-        check_known(option, list(entry.options), f"tracker {name}")
-    for package in entry.packages:
-        try:
-            is_there = util.find_spec(package) is not None
-        except (ImportError, ValueError):  # None in sys.modules: not to be imported
-            is_there = False
-        if not is_there:
-            raise missing(package, name)
-    return getattr(import_module(entry.module), entry.cls)(**options)
+        check_known(option, list(signature(make).parameters), f"tracker {name}")
+    return make(**options)
 
 
-def read_trackers(
-    trackers: Sequence[str | Tracker], stored: Mapping[str, Any] | None = None
+def choose(
+    trackers: Sequence[str | Tracker] | None, resumed: Path | None = None
 ) -> list[Tracker]:
-    """Make trackers from names and objects.
+    """Make the trackers of a run: those asked for, else those it was started with.
+
+    One that is given by its name alone is made as it was made before.
 
     Args:
-        trackers: Names and objects of trackers.
-        stored: What `trackers.json` has: a tracker that is given by its name alone is
-            made as it was made before.
+        trackers: Names and objects of trackers; None is no wish.
+        resumed: Folder of the run that goes on, if it is one.
 
     Raises:
-        ConfigError: no sequence, an unknown name, an object that is no tracker, or the
-            same name twice.
+        ConfigError: no sequence, an unknown name, an object that is no tracker, the
+            same name twice, or a tracker whose package is gone.
     """
+    stored = load_stored(resumed)
+    if trackers is None:
+        trackers = [name for name in stored if name in TRACKERS]
     if isinstance(trackers, str | Tracker):
         raise ConfigError(
             f"trackers must be a list, got {trackers!r}; for example ['mlflow']."
@@ -66,7 +66,7 @@ def read_trackers(
     opened: list[Tracker] = []
     for tracker in trackers:
         if isinstance(tracker, str):
-            entry = (stored or {}).get(tracker) if tracker in TRACKERS else None
+            entry = stored.get(tracker) if tracker in TRACKERS else None
             tracker = make_tracker(tracker, **(entry["options"] if entry else {}))
         if not isinstance(tracker, Tracker):
             raise ConfigError(
@@ -79,21 +79,3 @@ def read_trackers(
             )
         opened.append(tracker)
     return opened
-
-
-def choose(
-    trackers: Sequence[str | Tracker] | None, resumed: Path | None
-) -> list[Tracker]:
-    """Choose the trackers of a run: those asked for, else those it was started with.
-
-    Args:
-        trackers: Names and objects of trackers; None is no wish.
-        resumed: Folder of the run that goes on, if it is one.
-
-    Raises:
-        ConfigError: see `read_trackers`; a stored tracker's package is gone.
-    """
-    stored = load_stored(resumed)
-    if trackers is None:
-        trackers = [name for name in stored if name in TRACKERS]
-    return read_trackers(trackers, stored)

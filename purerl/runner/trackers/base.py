@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,42 +86,25 @@ def describe(
     return TrackedRun(name_of(folder, "run"), config, members, folder)
 
 
-class Ended(NamedTuple):
-    """A member of a sweep that has ended, which is told whole.
+class Piece(NamedTuple):
+    """What trackers are told at once: the rows of an update, or a member that ended.
 
     Attributes:
-        number: Number of the member, which `Tracker.log` names it with.
-        member: The member as people see it.
-        rows: Its rows with their `kind`, in the order of their steps.
+        number: Its number, by which it is known which trackers have it; of a member,
+            that with which `Tracker.log` names it.
+        rows: Rows with their `kind`, in the order of their steps, each with the number
+            of its member.
+        ended: The member that has ended, as people see it.
     """
 
     number: int
-    member: Member
-    rows: Sequence[Row]
+    rows: Sequence[tuple[int, Row]]
+    ended: Member | None = None
 
 
-def ended(
-    number: int,
-    params: Mapping[str, Any],
-    seed: int,
-    rows: Mapping[str, Iterable[Row]],
-) -> Ended:
-    """Return an agent of a sweep as trackers are told it.
-
-    Args:
-        number: Number of the member.
-        params: Values by which the member's point differs, by name.
-        seed: Seed of the member.
-        rows: Rows by their kind, `train` and `evaluation`; none are known of a member
-            that has not been trained yet.
-    """
-    texts = [
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in {**params, "seed": seed}.items()
-    ]
-    told = [{"kind": kind, **row} for kind, some in rows.items() for row in some]
-    told.sort(key=lambda row: row["env_steps"])
-    return Ended(number, Member(", ".join(texts), seed, dict(params)), told)
+def ended(number: int, member: Member, rows: Iterable[Row]) -> Piece:
+    """Return a member that has ended, from its rows with their `kind`."""
+    return Piece(number, [(number, row) for row in rows], member)
 
 
 def files_of(
@@ -195,7 +179,7 @@ class Tracker:
         """End a member: no more of its rows will come."""
 
     def artifact(self, path: Path, name: str) -> None:
-        """Keep a file or folder with the run, under `name` (`figures/curve.png`)."""
+        """Keep a file with the run, under `name` (`figures/curve.png`)."""
 
     def close(self, status: str = "finished") -> None:
         """Close a run that has `finished`, was `interrupted`, or has `failed`.
@@ -230,9 +214,8 @@ def scalars(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 yield f"{kind}/{name}_max", max(known)
             continue
         number = math.nan if value is None else float(value)
-        if math.isnan(number) and not is_defined(name, row):
-            continue
-        yield f"{kind}/{name}", number
+        if not math.isnan(number) or is_defined(name, row):
+            yield f"{kind}/{name}", number
 
 
 def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
@@ -255,42 +238,39 @@ def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
     return texts
 
 
-def missing(package: str, name: str) -> ConfigError:
-    """Return the sentence for a tracker whose package is not installed."""
-    return ConfigError(
-        f"tracker {name!r} needs the package {package}, which is not installed; "
-        "install it with: pip install 'purerl[tracking]'"
-    )
+def require(name: str, packages: Sequence[str]) -> None:
+    """Refuse a tracker of which a package is not installed.
+
+    Raises:
+        ConfigError: saying how to install it.
+    """
+    for package in packages:
+        try:
+            is_there = util.find_spec(package) is not None
+        except (ImportError, ValueError):  # None in sys.modules: not to be imported
+            is_there = False
+        if not is_there:
+            raise ConfigError(
+                f"tracker {name!r} needs the package {package}, which is not "
+                "installed; install it with: pip install 'purerl[tracking]'"
+            )
 
 
 class Entry(NamedTuple):
-    """A tracker by name: the module and name of its class, and its needs.
-
-    Attributes:
-        module: The module, which is imported when the tracker is made.
-        cls: The name of the class.
-        packages: Packages that the tracker needs.
-        options: Names of the tracker's options.
-    """
+    """A tracker by name: the module, imported when it is made, the class, its needs."""
 
     module: str
     cls: str
-    packages: tuple[str, ...]
-    options: tuple[str, ...]
+    packages: tuple[str, ...] = ()
 
 
 _HERE = "purerl.runner.trackers"
 TRACKERS = {
     "mlflow": Entry(
-        f"{_HERE}.mlflow",
-        "MLflowTracker",
-        ("mlflow", "sqlalchemy", "alembic"),
-        ("uri", "experiment"),
+        f"{_HERE}.mlflow", "MLflowTracker", ("mlflow", "sqlalchemy", "alembic")
     ),
     "tensorboard": Entry(
-        f"{_HERE}.tensorboard", "TensorBoardTracker", ("tensorboardX",), ("folder",)
+        f"{_HERE}.tensorboard", "TensorBoardTracker", ("tensorboardX",)
     ),
-    "wandb": Entry(
-        f"{_HERE}.wandb", "WandbTracker", ("wandb",), ("folder", "project", "mode")
-    ),
+    "wandb": Entry(f"{_HERE}.wandb", "WandbTracker", ("wandb",)),
 }

@@ -29,8 +29,7 @@ from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
 from purerl.runner.trackers.base import (
     TRACKERS,
-    Ended,
-    Member,
+    Piece,
     Row,
     TrackedRun,
     Tracker,
@@ -59,24 +58,13 @@ Notify = Callable[[str], None]
 Files = Callable[[Path], Mapping[str, Path]]
 
 
-class Together(NamedTuple):
-    """The rows of an update, each with the number of its member."""
-
-    number: int
-    rows: Sequence[tuple[int, Row]]
-
-
 # Reads pieces. It may be called later, in other threads, so that a tracker that is far
 # behind costs no memory.
-Load = Callable[[], Iterable[Together | Ended]]
+Load = Callable[[], Iterable[Piece]]
 
 
 class Writer:
     """A tracker, and how far it has come along what its group tells.
-
-    Args:
-        tracker: Tracker to write to.
-        group: Its group.
 
     Attributes:
         told: Numbers of the pieces that the tracker has.
@@ -90,10 +78,9 @@ class Writer:
         self.tracker, self._group = tracker, group
         self.in_thread = group.in_threads and tracker.background
         self.status, self.told = "", set[int]()
-        self.failed, self.is_late = False, True
-        self.has_begun = self._is_cut = False
-        self._place, self._is_new = 0, True  # The place among the group's items.
-        self._members: dict[int, Member] = {}
+        self.failed = self.has_begun = self._is_cut = False
+        self.is_late = True
+        self._place = 0  # The place among the group's items.
         self._error: BaseException | None = None
         # A row counts when `flush` returns. Without one, when `log` does.
         has_flush = type(tracker).flush is not Tracker.flush
@@ -131,18 +118,13 @@ class Writer:
 
     def work(self) -> None:
         """Write all that waits; close the tracker where the call has ended."""
-        while not (self.failed or self.status):
+        while self.is_late:
             if self._waits():
                 self._attempt(self._write)
             elif self._group.ending:
                 self._attempt(self._end, *self._group.ending)
             else:
                 return
-
-    def give_up(self) -> None:
-        """Call the tracker no more; a call that goes on is left to itself."""
-        self.failed, self.is_late = True, False
-        self._group.notify_all()
 
     def _loop(self, run: TrackedRun) -> None:
         """The tracker's thread."""
@@ -177,31 +159,25 @@ class Writer:
         self.has_begun = True
 
     def _write(self) -> None:
-        """Log what waits, up to a batch."""
-        logged, axis = list[int](), self._group.run.axis
-        num_rows = 0
+        """Log what waits, up to a batch; members that have ended one by one."""
+        logged, axis, num_rows = list[int](), self._group.run.axis, 0
         try:
             while self._waits() and num_rows < self._batch:
                 for piece in self._group.items[self._place]():
                     if piece.number in self.told:
                         continue
-                    rows: Sequence[tuple[int, Row]]
-                    if isinstance(piece, Ended):
-                        self._members[piece.number] = piece.member
-                        rows = [(piece.number, row) for row in piece.rows]
-                    else:
-                        rows = piece.rows
-                    for member, row in rows:
+                    if piece.ended is not None:
+                        self._members[piece.number] = piece.ended
+                    for member, row in piece.rows:
                         if self.failed:  # It was given up in the meantime.
                             return
                         self.tracker.log(member, row[axis], row)
-                    num_rows += len(rows)
-                    if isinstance(piece, Ended):
+                    num_rows += len(piece.rows)
+                    logged.append(piece.number)
+                    if piece.ended is not None:
                         self.tracker.flush()
                         self.tracker.end_member(piece.number)
-                        self._count([piece.number])
-                    else:
-                        logged.append(piece.number)
+                        self._count(logged)
                 self._place += 1
         finally:
             # What it took before it failed must not be sent to it again.
@@ -209,8 +185,9 @@ class Writer:
                 self.tracker.flush()
                 self._count(logged)
 
-    def _count(self, numbers: Iterable[int]) -> None:
+    def _count(self, numbers: list[int]) -> None:
         self.told.update(numbers)
+        numbers.clear()
         self._group.remember()
         self._group.notify_all()
 
@@ -225,8 +202,8 @@ class Writer:
         """Leave the tracker out; return whether it was not left out before."""
         if self.failed:
             return False
-        self._error = error
-        self.give_up()
+        self._error, self.failed, self.is_late = error, True, False
+        self._group.notify_all()
         if self.has_begun or not self._is_new:
             self._group.notify(
                 f"tracker {self.tracker.name!r} failed ({reason(error)}) and is left "
@@ -305,13 +282,15 @@ class Group:
         stored = load_stored(run.folder) if self._writers else {}
         entries = []
         for writer in list(self._writers):
-            known = _stored_for(writer.tracker, stored)
-            if total is not None and known.get("status"):
-                if len(told_in(known)) >= total:
-                    name = writer.tracker.name
-                    notify(f"tracker {name!r} has everything of {run.folder} already.")
-                    self._writers.remove(writer)
-                    continue
+            name = writer.tracker.name
+            known = stored.get(name, {})
+            if known.get("options") != plain_options(writer.tracker):
+                known = {}  # It writes elsewhere now.
+            is_whole = total is not None and len(told_in(known)) >= total
+            if is_whole and known.get("status"):
+                notify(f"tracker {name!r} has everything of {run.folder} already.")
+                self._writers.remove(writer)
+                continue
             if run.is_sweep and is_fixed and known.get("total", total) != total:
                 known = {}
             entries.append(known)
@@ -347,7 +326,7 @@ class Group:
         # In the order of updates: an evaluation comes before the end of its segment.
         rows, self._pending = sorted(self._pending, key=_update), []
         for _, some in itertools.groupby(rows, key=_update):
-            piece = Together(len(self._offered), list(some))
+            piece = Piece(len(self._offered), list(some))
             self._offered.add(piece.number)
             self.items.append(lambda piece=piece: [piece])
         if rows:
@@ -375,12 +354,9 @@ class Group:
         """
         self.flush()
         kinds = [type(writer.tracker) for writer in self._writers]
-        with contextlib.ExitStack() as stack:
-            made: Mapping[str, Path] = {}
-            if any(kind.artifact is not Tracker.artifact for kind in kinds):
-                drawn = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-                made = files(Path(stack.enter_context(drawn)))
-            self._end(status, made)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as drawn:
+            takes_files = any(kind.artifact is not Tracker.artifact for kind in kinds)
+            self._end(status, files(Path(drawn)) if takes_files else {})
         for writer in self._writers:
             self._say_what_is_missed(writer)
 
@@ -418,8 +394,9 @@ class Group:
         except KeyboardInterrupt:
             self.notify("not waiting for trackers any longer.")
         for writer in self._writers:
-            if writer.is_late:
-                writer.give_up()
+            # A call that goes on is left to itself.
+            writer.failed, writer.is_late = writer.failed or writer.is_late, False
+        self.notify_all()
 
     def _wait(self, is_finished: bool) -> None:
         """Wait for all while one gets on; where a call was stopped, not so long."""
@@ -428,14 +405,13 @@ class Group:
         def late() -> list[str]:
             return [repr(w.tracker.name) for w in self._writers if w.is_late]
 
-        until = time.monotonic() + seconds
+        until, known = time.monotonic() + seconds, 0
         if self.wait(lambda: not late(), min(QUIET_SECONDS, seconds)):
             return
         self.notify(
             f"waiting for tracker {', '.join(late())}, {seconds:g} s for an answer; "
             "Ctrl-C ends the waiting."
         )
-        known = 0
         while (left := until - time.monotonic()) > 0:
             if self.wait(lambda: not late(), min(1.0, left)):
                 return
@@ -466,22 +442,31 @@ class Group:
         self.notify(f"tracker {name!r} {what}. {remedy}")
 
     def remember(self) -> None:
-        """Write what is known of all; from any of their threads."""
-        if self.run.folder is None or not self._has_begun:
+        """Write what is known of all; from any of their threads.
+
+        What is stored of others stays. Another worker of the same study may have told
+        a tracker more meanwhile.
+        """
+        named = {w.tracker.name: w for w in self._writers if w.tracker.id}
+        folder = self.run.folder
+        if folder is None or not (self._has_begun and named):
             return
-        entries = {}
-        for writer in self._writers:
-            tracker = writer.tracker
-            if not tracker.id:
-                continue
-            entries[tracker.name] = {
-                "id": tracker.id,
-                "options": plain_options(tracker),
-                "status": writer.status,
-                "told": writer.told,
-                "total": self._total,
-            }
-        _store(self.run.folder, entries)
+        with _lock:
+            stored = load_stored(folder)
+            for name, writer in named.items():
+                tracker, told = writer.tracker, writer.told
+                entry = {
+                    "id": tracker.id,
+                    "options": plain_options(tracker),
+                    "total": self._total,
+                    "status": writer.status,
+                }
+                known = stored.get(name, {})
+                if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
+                    told |= told_in(known)
+                entry["told"] = list(_ranges(sorted(told)))
+                stored[name] = entry
+            write_json(folder / TRACKERS_FILE, stored)
 
 
 class Told(NamedTuple):
@@ -542,34 +527,12 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     )
 
 
-def _stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is stored of a tracker; nothing where it writes elsewhere now."""
-    entry = stored.get(tracker.name, {})
-    return entry if entry.get("options") == plain_options(tracker) else {}
-
-
 def plain_options(tracker: Tracker) -> dict[str, Any]:
     """Return the tracker's options as a JSON file gives them back."""
     return json.loads(json.dumps(tracker.options))
 
 
 _lock = threading.Lock()
-
-
-def _store(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
-    """Write what is known of some trackers; what is stored of others stays.
-
-    Another worker of the same study may have told a tracker more meanwhile.
-    """
-    with _lock:
-        stored = load_stored(folder)
-        for name, entry in entries.items():
-            known = stored.get(name, {})
-            if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
-                entry["told"] |= told_in(known)
-            stored[name] = {**entry, "told": list(_ranges(sorted(entry["told"])))}
-        if entries:
-            write_json(folder / TRACKERS_FILE, stored)
 
 
 def begin_anew(folder: Path, updates: int) -> None:

@@ -21,9 +21,8 @@ import os
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib import metadata, util
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ from purerl.runner.trackers.base import (
     TrackedRun,
     Tracker,
     flat_params,
-    missing,
+    require,
     scalars,
 )
 from purerl.runner.trackers.group import reason
@@ -93,7 +92,6 @@ class MLflowTracker(Tracker):
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
         self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
-        set_limits()
         self._client = connect(self.uri)
         self._experiment = find_experiment(self._client, self.uri, self.experiment)
         if run.id is not None:
@@ -109,14 +107,10 @@ class MLflowTracker(Tracker):
             "env": env_name(run.config.get("env", "")),
             "kind": run.kind or ("sweep" if run.is_sweep else "run"),
         }
-        created = self._client.create_run(
-            self._experiment, run_name=run.name, tags=tags
-        )
-        self.id = created.info.run_id
-        params = dict(flat_params(run.config))
+        params = flat_params(run.config)
         if not run.is_sweep and not run.kind:
             params["seeds"] = str(len(run.members))
-        self._log_params(self.id, params)
+        self.id = self._create(run.name, tags, params)
 
     def log(self, member: int, step: int, row: Row) -> None:
         """Keep the numbers of a row until `flush`."""
@@ -128,9 +122,10 @@ class MLflowTracker(Tracker):
     def flush(self) -> None:
         """Write what was logged, as few requests per run as there can be."""
         for (kind, step), rows in self._means.items():
-            known = defaultdict(list)
-            for name, value in (pair for row in rows for pair in row.items()):
-                known[name].append(value)
+            known = {
+                name: [row[name] for row in rows if name in row]
+                for name in dict.fromkeys(name for row in rows for name in row)
+            }
             means = {name: sum(x) / len(x) for name, x in known.items()}
             self._add(self._outer, kind, means, step)
         self._means.clear()
@@ -162,14 +157,11 @@ class MLflowTracker(Tracker):
             self._client.set_terminated(self._children.pop(member), "FINISHED")
 
     def artifact(self, path: Path, name: str) -> None:
-        """Keep a file or folder with the outer run."""
+        """Keep a file with the outer run."""
         subfolder, _, last = name.rpartition("/")
-        if path.is_dir():
-            self._client.log_artifacts(self._outer, str(path), name)
-        elif path.name == last:
-            self._client.log_artifact(self._outer, str(path), subfolder or None)
-        else:
+        if path.name != last:
             raise ValueError(f"{path} cannot be kept under another name, {name}")
+        self._client.log_artifact(self._outer, str(path), subfolder or None)
 
     def close(self, status: str = "finished") -> None:
         """End all runs."""
@@ -211,11 +203,8 @@ class MLflowTracker(Tracker):
             tags = {PARENT: self._outer, "member": str(seed)}
             if member.seed is not None:
                 tags["seed"] = str(member.seed)
-            created = self._client.create_run(
-                self._experiment, run_name=member.name, tags=tags
-            )
-            self._children[seed] = created.info.run_id
-            self._log_params(created.info.run_id, flat_params(member.labels))
+            params = flat_params(member.labels)
+            self._children[seed] = self._create(member.name, tags, params)
         return self._children[seed]
 
     def _recall(self, run: "Run") -> None:
@@ -238,24 +227,21 @@ class MLflowTracker(Tracker):
         ]
         self._pending[id].append((kind, step, metrics))
 
-    def _log_params(self, id: str, values: dict[str, str]) -> None:
+    def _create(self, name: str, tags: dict[str, str], values: dict[str, str]) -> str:
+        """Make a run with params; return its identity."""
         from mlflow.entities import Param
 
-        params = [Param(name, value) for name, value in values.items()]
+        created = self._client.create_run(self._experiment, run_name=name, tags=tags)
+        id, params = created.info.run_id, [Param(n, x) for n, x in values.items()]
         for first in range(0, len(params), MAX_PARAMS):
             self._client.log_batch(id, params=params[first : first + MAX_PARAMS])
+        return id
 
 
 def database(uri: str) -> Path | None:
     """Return the file of a SQLite store; None for another store, or one in memory."""
     scheme, separator, path = uri.partition(":///")
     return Path(path) if separator and scheme.startswith("sqlite") and path else None
-
-
-def set_limits() -> None:
-    """Set time limits of MLflow's client, where the user's environment has none."""
-    for name, value in LIMITS.items():
-        os.environ.setdefault(name, value)
 
 
 def absolute(uri: str) -> str:
@@ -286,6 +272,8 @@ def connect(uri: str) -> "MlflowClient":
     """Return a client of a store; a SQLite file is made where there is none."""
     from mlflow import MlflowClient
 
+    for name, value in LIMITS.items():
+        os.environ.setdefault(name, value)
     # A new store tells of each of its tables; a person wants to see the training.
     for name in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -334,10 +322,8 @@ def log_policy(
     """
     folder = Path(exported).expanduser()
     about = _read(folder)
-    if util.find_spec("mlflow") is None:
-        raise missing("mlflow", "mlflow")
+    require("mlflow", ["mlflow"])
     tracker = MLflowTracker(uri, experiment)
-    set_limits()
     os.environ.setdefault(PROGRESS_BAR, "false")
     owner = run_id
     try:
@@ -353,8 +339,7 @@ def log_policy(
     assert owner is not None
     status = "failed"
     try:
-        with _store(tracker.uri):
-            address = _log(folder, about, owner, name)
+        address = _log(folder, about, tracker.uri, owner, name)
         status = "finished"
     finally:
         if run_id is None:
@@ -370,17 +355,13 @@ def _read(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, it is damaged, or MLflow cannot call such a policy.
     """
-    path = folder / "policy.json"
-    if not path.exists():
-        raise ConfigError(
-            f"exported: {folder} holds no policy.json; name a folder of an export."
-        )
     try:
-        about = dict(json.loads(path.read_text()))
+        about = dict(json.loads((folder / "policy.json").read_text()))
         _ = about["memory"], about["observation"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"exported: {path} is damaged ({error!r}); export the policy again."
+            f"exported: {folder} holds no exported policy, or its policy.json is "
+            f"damaged ({error!r}); export the policy again."
         ) from None
     if about["memory"]:
         raise ConfigError(
@@ -390,7 +371,7 @@ def _read(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
+def _log(folder: Path, about: dict[str, Any], uri: str, run_id: str, name: str) -> str:
     import mlflow.pyfunc
     from mlflow.models import Model, ModelSignature
     from mlflow.types import Schema, TensorSpec
@@ -402,32 +383,23 @@ def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
         TensorSpec(np.dtype(part["dtype"]), (batch, *part["shape"]), name)
         for name, part in parts.items()
     ]
-    info = Model.log(
-        artifact_path=None,
-        name=name,
-        flavor=mlflow.pyfunc,
-        run_id=run_id,
-        python_model=str(CODE),
-        artifacts={"policy": str(folder)},
-        signature=ModelSignature(inputs=Schema(inputs)),
-        # Given, for MLflow would import everything to find out.
-        pip_requirements=[f"{p}=={metadata.version(p)}" for p in PACKAGES],
-        metadata={"environment": about["environment"]},
-    )
-    return info.model_uri
-
-
-@contextmanager
-def _store(uri: str) -> Iterator[None]:
-    """MLflow's models are kept in its global store: set for a while."""
-    import mlflow
-
     before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(uri)
+    mlflow.set_tracking_uri(uri)  # Models are kept in MLflow's global store.
     try:
         with warnings.catch_warnings():
             # It asks for types and an example, which the signature makes needless.
             warnings.simplefilter("ignore", UserWarning)
-            yield
+            return Model.log(
+                artifact_path=None,
+                name=name,
+                flavor=mlflow.pyfunc,
+                run_id=run_id,
+                python_model=str(CODE),
+                artifacts={"policy": str(folder)},
+                signature=ModelSignature(inputs=Schema(inputs)),
+                # Given, for MLflow would import everything to find out.
+                pip_requirements=[f"{p}=={metadata.version(p)}" for p in PACKAGES],
+                metadata={"environment": about["environment"]},
+            ).model_uri
     finally:
         mlflow.set_tracking_uri(before)

@@ -84,14 +84,8 @@ class WandbTracker(Tracker):
             return
         target = Path(run.dir) / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            shutil.copytree(path, target, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(path, target)
-        files = [target] if target.is_file() else target.rglob("*")
-        for file in files:
-            if file.is_file():
-                run.save(str(file), base_path=run.dir, policy="now")
+        shutil.copyfile(path, target)
+        run.save(str(target), base_path=run.dir, policy="now")
 
     def close(self, status: str = "finished") -> None:
         """Finish all runs."""
