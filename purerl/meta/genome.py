@@ -50,13 +50,11 @@ class Leaf(NamedTuple):
     """A part of the vector.
 
     Attributes:
-        field: The name of the field as it was asked for.
         name: The name of the field with the path inside it.
         start: The value in the config, float32.
         scale: The scale: `linear`, `log` or `logit`.
     """
 
-    field: str
     name: str
     start: np.ndarray
     scale: str
@@ -203,7 +201,7 @@ def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[L
             where = name + jax.tree_util.keystr(path)
             start = np.asarray(leaf, np.float32)
             chosen = _scale(where, start, scale, _check_at(config, name, path))
-            leaves.append(Leaf(name, where, start, chosen))
+            leaves.append(Leaf(where, start, chosen))
     if leaves:
         return leaves
     raise ConfigError(

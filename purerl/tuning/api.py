@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -52,14 +52,6 @@ def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
 
 HOLDOUT = "holdout"  # study attribute: the comparison, once it has been made
 POLL_SECONDS = 1.0
-
-
-class _Going(NamedTuple):
-    """A trial that is trained, its curve, and how many scores were known of it."""
-
-    trial: Any
-    curve: dict[int, float]
-    known: int
 
 
 class StudyLoop:
@@ -161,13 +153,13 @@ class StudyLoop:
 
     def _train(self, study: "Study", trials: list[Any]) -> None:
         """Train a batch; what is not finished is given back, whatever happens."""
-        going = {number: _Going(trial, {}, 0) for number, trial in enumerate(trials)}
+        going = dict(enumerate(trials))
         try:
             points = [self.space.point(trial.params) for trial in trials]
             batch = Batch(self.pool, points)
             for number, reason in batch.refused.items():
                 detail = {"state": "refused", "note": reason}
-                study.finish(going.pop(number).trial, None, detail)
+                study.finish(going.pop(number), None, detail)
             about = self.reporter
             steps = max(1, batch.planned_steps)
             # On a terminal; elsewhere a line per batch is enough.
@@ -179,9 +171,10 @@ class StudyLoop:
                     scores = {number: batch.score(number) for number in going}
                     values = np.array([score.value for score in scores.values()])
                     bar.update(batch.env_steps, mean_of_known(values))
-                    self._report_scores(study, batch, scores, going)
+                    ended = self._report_scores(study, scores, going)
+                    batch.stop(ended)
         finally:
-            study.give_back([one.trial for one in going.values()])
+            study.give_back(list(going.values()))
         rows = study.rows()
         numbers = {trial.number for trial in trials}
         results.tell(
@@ -192,46 +185,21 @@ class StudyLoop:
             results.write_trials(self.folder, rows)
 
     def _report_scores(
-        self,
-        study: "Study",
-        batch: Batch,
-        scores: dict[int, Score],
-        going: dict[int, _Going],
-    ) -> None:
-        """Report scores, and finish trials that are done, pruned or diverged."""
-        reports, stopped = self.options.reports, []
+        self, study: "Study", scores: dict[int, Score], going: dict[int, Any]
+    ) -> list[int]:
+        """Report scores, and finish trials; return the numbers of those that ended."""
+        ended = []
         for number, score in scores.items():
-            trial, curve, known = going[number]
-            state, is_done = "", score.reached == reports
-            if score.diverged.any():
-                state = "diverged"
-            elif is_done:
-                state = "complete" if score.value == score.value else "unknown"
-            if score.known > known and state != "diverged":
-                curve[score.steps] = score.value
-                # In steps of the budget, which trials of several programs have in
-                # common.
-                budget = self.options.config.total_timesteps
-                step = round(score.reached * budget / reports)
-                is_hopeless = study.report(trial, score.value, step)
-                if is_hopeless and not is_done:
-                    state = "pruned"
-            going[number] = _Going(trial, curve, score.known)
+            trial, state = going[number], score.state
+            if score.is_new and study.report(trial, score.value, score.step):
+                state = state or "pruned"
             if state:
-                detail = {
-                    "state": state,
-                    "seed_scores": [None if s != s else float(s) for s in score.seeds],
-                    "env_steps": score.steps * len(score.seeds),
-                    "curve": curve,
-                    "metrics": score.metrics,
-                }
                 worth = score.value if state == "complete" else None
-                study.finish(trial, worth, detail)
+                study.finish(trial, worth, {"state": state, **score.detail})
                 del going[number]
-                stopped.append(number)
-                self.trained += 1
-        if stopped:
-            batch.stop(stopped)
+                ended.append(number)
+        self.trained += len(ended)
+        return ended
 
     def _hold_out(self, study: "Study") -> Holdout | None:
         best = best_of(study.rows())
@@ -256,7 +224,7 @@ class StudyLoop:
         both = [batch.score(number) for number in (0, 1)]
         scores = np.stack([score.seeds for score in both])
         unknown = np.isnan(scores) & ~np.stack([score.diverged for score in both])
-        lowest = np.fmin.reduce([lowest_of(s.curve, s.diverged) for s in both])
+        lowest = np.fmin.reduce([lowest_of(s.along, s.diverged) for s in both])
         holdout = results.compare(best.number, seeds, scores, unknown, lowest)
         study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
         return holdout

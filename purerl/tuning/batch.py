@@ -162,29 +162,30 @@ class _Run:
 
 
 class Score(NamedTuple):
-    """The score of a trial so far.
+    """What is known of a trial.
 
     Attributes:
         value: The mean over the seeds; NaN where a seed has none yet, or diverged.
         seeds: The score of each seed, `[S]`; NaN where it has none yet, or diverged.
         diverged: Whether each seed met a number that was not finite, `[S]`.
-        curve: The scores of each seed along the way, `[S, K]`.
-        known: The number of scores that every seed has.
-        steps: Environment steps that one agent has trained.
-        reached: How many of the reports it has been trained far enough for. Segments
-            are whole updates, so it may be further than the report that it was advanced
-            to, and at the end of its budget before the last one.
-        metrics: Own metrics of the last row by name, means over the seeds.
+        along: The scores of each seed along the way, `[S, K]`.
+        is_new: Whether each seed has a score that it had not when last asked.
+        step: The share of the budget that was trained, in steps of the config itself,
+            which trials of several programs have in common. Segments are whole updates,
+            so it may be more than the report that the trial was advanced to.
+        state: `diverged`, or at the end of the budget `complete` or `unknown`; empty
+            before.
+        detail: What the trial's row says beside its state, as plain values.
     """
 
     value: float
     seeds: np.ndarray
     diverged: np.ndarray
-    curve: np.ndarray
-    known: int
-    steps: int
-    reached: int
-    metrics: dict[str, float]
+    along: np.ndarray
+    is_new: bool
+    step: int
+    state: str
+    detail: dict[str, Any]
 
 
 class Batch:
@@ -220,6 +221,9 @@ class Batch:
         self.runs = self._start([points[n] for n in numbers], np.array(numbers))
         steps = (len(run.trials) * run.group.steps_each for run in self.runs)
         self.planned_steps, self.env_steps = sum(steps), 0
+        # By trial: the number of scores that were known, and its curve so far.
+        self._known = dict.fromkeys(numbers, 0)
+        self._curves: dict[int, dict[int, float]] = {number: {} for number in numbers}
 
     def _start(
         self, points: Sequence[Mapping[str, Any]], numbers: np.ndarray
@@ -261,31 +265,40 @@ class Batch:
 
     def score(self, trial: int) -> Score:
         """Return what is known of a trial."""
+        options, curve = self.options, self._curves[trial]
         run = next(run for run in self.runs if trial in run.trials)
         mine, update = run.trials == trial, run.cohort.update
-        curve, diverged = run.scores[mine], run.diverged[mine]
-        is_last = self.options.fitness != TRAINING_CURVE
-        seeds = np.full(len(curve), np.nan)
-        known = [scores[np.isfinite(scores)] for scores in curve]
+        along, diverged = run.scores[mine], run.diverged[mine]
+        known = [scores[np.isfinite(scores)] for scores in along]
+        is_last = options.fitness != TRAINING_CURVE
+        seeds = np.full(len(along), np.nan)
         for seed, scores in enumerate(known):
             if len(scores) and not diverged[seed]:
                 seeds[seed] = scores[-1] if is_last else scores.mean()
+        # Not the mean of those that survived: it would praise what is unstable.
+        value, steps = float(seeds.mean()), update * run.plan.steps_per_update
+        number = min(map(len, known))
+        is_new = number > self._known[trial] and not diverged.any()
+        self._known[trial] = number
+        if is_new:
+            curve[steps] = value
+        reached = update * options.reports // run.plan.num_updates
+        state = "diverged" if diverged.any() else ""
+        if not state and reached == options.reports:
+            state = "complete" if math.isfinite(value) else "unknown"
         means = {
             name: float(rows[mine, -1].mean())
             for name, rows in run.rows.train.items()
-            if reports(name, self.options.config.metrics)
+            if reports(name, options.config.metrics)
         }
-        return Score(
-            # Not the mean of those that survived: it would praise what is unstable.
-            value=float(seeds.mean()),
-            seeds=seeds,
-            diverged=diverged,
-            curve=curve,
-            known=min(map(len, known)),
-            steps=update * run.plan.steps_per_update,
-            reached=update * self.options.reports // run.plan.num_updates,
-            metrics={name: x for name, x in means.items() if math.isfinite(x)},
-        )
+        detail = {
+            "seed_scores": [x if math.isfinite(x) else None for x in seeds.tolist()],
+            "env_steps": steps * len(seeds),
+            "curve": curve,
+            "metrics": {name: x for name, x in means.items() if math.isfinite(x)},
+        }
+        step = round(reached * options.config.total_timesteps / options.reports)
+        return Score(value, seeds, diverged, along, is_new, step, state, detail)
 
     def stop(self, trials: Sequence[int]) -> None:
         """Stop advancing some trials, and pack the others."""

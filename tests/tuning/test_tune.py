@@ -215,8 +215,8 @@ def test_the_training_curve_is_the_mean_along_the_way(chain):
     for report in range(1, 7):
         batch.advance(report)
     found = batch.score(0)
-    assert found.curve.shape == (2, 6) and found.known == 6
-    np.testing.assert_allclose(found.seeds, found.curve.mean(1))
+    assert found.along.shape == (2, 6)
+    np.testing.assert_allclose(found.seeds, found.along.mean(1))
 
 
 @pytest.mark.slow
