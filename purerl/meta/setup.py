@@ -183,15 +183,9 @@ def make_setup(asked: EvolveOptions) -> EvolutionSetup:
     strategy = strategies.read_strategy(asked.strategy)
     if len(tasks) == 1:
         config = tasks[0].config  # What is learned is for this one.
-    truncated = _truncated(strategy, asked, bounds)
     genome = _genome(config, asked, bounds)
-    optimiser = strategies.Optimiser(truncated, genome, asked.population)
-    compares = strategy.name in strategies.COMPARING or not optimiser.is_distribution
-    if asked.truncation is not None and compares:
-        raise ConfigError(
-            f"truncation must be left out with {strategy.name}, which compares members "
-            "with earlier ones; take persistent-es or noise-reuse-es."
-        )
+    cut = _cut(strategy, asked, bounds)
+    optimiser = strategies.Optimiser(cut, genome, asked.population)
     settings = asked.kept(FIXED) | {
         "evolve": genome.scales,
         "strategy": strategy.to_dict(),
@@ -202,10 +196,7 @@ def make_setup(asked: EvolveOptions) -> EvolutionSetup:
         ],
         "baselines": None if anchors is None else anchors.tolist(),
     }
-    setup = EvolutionSetup(asked, config, optimiser, bounds, names, anchors, settings)
-    if asked.truncation is not None:
-        _check_parts(setup)
-    return setup
+    return EvolutionSetup(asked, config, optimiser, bounds, names, anchors, settings)
 
 
 def _genome(
@@ -229,13 +220,13 @@ def _genome(
     return genome
 
 
-def _truncated(
+def _cut(
     strategy: strategies.Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
 ) -> strategies.Strategy:
     """The strategy, told how much of a run a generation trains, where runs are cut.
 
     Raises:
-        ConfigError: runs cannot be cut so.
+        ConfigError: runs cannot be cut so, or would stay unfinished.
     """
     updates = sorted({bound.plan.num_updates for bound in bounds})
     name, cut = strategy.name, asked.truncation
@@ -246,12 +237,29 @@ def _truncated(
                 f"generation trains: a divisor of the run's {updates[0]:,}."
             )
         return strategy
+    hosts.require_one(
+        "an evolution with truncation",
+        "Its runs are held from generation to generation: start one per host, with a "
+        "seed and a folder of its own.",
+    )
+    if not strategies.may_cut(name):
+        raise ConfigError(
+            f"truncation must be left out with {name}, which compares members with "
+            "earlier ones; take persistent-es or noise-reuse-es."
+        )
     if len(updates) > 1 or updates[0] % cut:
         raise ConfigError(
             f"truncation must divide the updates of a run ({updates[0]:,}), which must "
             f"be the same in all environments, got {cut:,}; take "
             f"{nearest_divisors(updates[0], cut)}, or change total_timesteps."
         )
+    if asked.generations % (per_run := updates[0] // cut):
+        raise ConfigError(
+            f"generations must be a multiple of {per_run} with truncation={cut:,}, got "
+            f"{asked.generations:,}."
+        )
+    reason = "a generation's part of a run is whole segments"
+    check_divides(asked.segment_updates, cut, "truncation", reason)
     if asked.fitness.removeprefix(kinds.NEGATIVE) != kinds.TRAINING_CURVE:
         raise ConfigError(
             f"fitness must be {kinds.TRAINING_CURVE} with truncation, got "
@@ -268,24 +276,6 @@ def _truncated(
         )
     options = {**strategy.options, "T": updates[0], "K": cut}
     return dataclasses.replace(strategy, options=options)
-
-
-def _check_parts(setup: EvolutionSetup) -> None:
-    """Refuse truncated runs that would end within a generation, or stay unfinished."""
-    asked = setup.asked
-    hosts.require_one(
-        "an evolution with truncation",
-        "Its runs are held from generation to generation: start one per host, with a "
-        "seed and a folder of its own.",
-    )
-    if asked.generations % setup.per_run:
-        raise ConfigError(
-            f"generations must be a multiple of {setup.per_run} with truncation="
-            f"{asked.truncation:,}, got {asked.generations:,}."
-        )
-    reason = "a generation's part of a run is whole segments"
-    updates = asked.truncation or 0
-    check_divides(asked.segment_updates, updates, "truncation", reason)
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:

@@ -147,6 +147,14 @@ def algorithms() -> dict[str, Any]:
     return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}
 
 
+def may_cut(name: str) -> bool:
+    """Return whether an algorithm compares no member with those of earlier generations.
+
+    Those with a population instead of a mean do.
+    """
+    return name not in COMPARING and hasattr(algorithms()[name], "get_mean")
+
+
 def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
     """Return Open-ES (Salimans et al. 2017) with Adam, with evosax 0.1's defaults.
 
