@@ -68,7 +68,6 @@ _RESUME = (
     "progress",
     "dry-run",
     "device",
-    "compile",
 )
 
 

@@ -24,7 +24,7 @@ from purerl.config import (
     part_kind,
 )
 from purerl.meta.result import EvolutionResult, load_evolution
-from purerl.space.design import literal
+from purerl.space.axes import literal
 from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; or an

@@ -105,14 +105,10 @@ def test_an_agent_that_goes_on_does_not_explore_anew(tmp_path, fraction):
         result = run_tiny(longer, seeds=1, **options)
         assert result.metrics["env_steps"][0, -1] == 1280
         np.testing.assert_allclose(result.metrics["epsilon"][0, -8:], 0.05, rtol=1e-5)
-    key, state = jax.random.key(0), purerl.load(first).state
-    state = jax.tree.map(lambda x: x[0], state)
+    state = jax.tree.map(lambda x: x[0], purerl.load(first).state)
     on = longer.replace(total_timesteps=1600, epsilon_fraction=0.5)
     with pytest.raises(purerl.ConfigError, match=r"epsilon_steps is auto .*resolve"):
-        jax.eval_shape(lambda: purerl.make_train(on)(key, start=state))
-    steps = purerl.resolve(config).epsilon_steps
-    known = purerl.make_train(on.replace(epsilon_steps=steps))(key, start=state)
-    np.testing.assert_allclose(known.metrics["epsilon"], 0.05, rtol=1e-5)
+        jax.eval_shape(lambda: purerl.make_train(on)(KEY, start=state))
 
 
 def test_networks_alone_are_put_into_fresh_agents(tiny, stopped):
@@ -195,7 +191,6 @@ def test_one_agent_for_all_goes_on_with_the_keys_of_the_new_seeds(tiny, stopped)
         ),
         (lambda f: f / "nothing", {}, "there is no folder"),
         (lambda f: 3, {}, "start must be the folder of a run, or purerl.Start"),
-        (lambda f: purerl.Start(f, " "), {}, "start needs a folder and parts"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
