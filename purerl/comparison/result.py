@@ -251,7 +251,8 @@ class Comparison(Shown):
         """
         missing.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
-        filled = filled_scores(raw, np.asarray(self._lowest, float))
+        worst = missing.worst_of(raw, np.asarray(self._lowest))
+        filled = np.where(np.isnan(raw), worst, raw)
         least = read_numbers("low", low, self.environments)
         most = read_numbers("high", high, self.environments)
         if not (least < most).all():
@@ -453,10 +454,15 @@ def rows_of(
         settings: Names of the settings, N of them.
         baseline: The number of the setting that others are compared with.
     """
-    filled = filled_scores(raw, floors)
+    # All NaN in an environment in which every run failed.
+    filled = np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)
     is_one_task = filled.shape[-1] == 1
     base = filled[baseline]
-    unit = np.ones(1) if is_one_task else _units(filled, base)
+    # A mean return near zero says nothing of the scale of an environment's returns, so
+    # a unit is at least the spread of all scores: a baseline of 0.02 on the way from -1
+    # to 1 would else outweigh all other environments.
+    scale = np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
+    unit = np.ones(1) if is_one_task else scale
     has_unit = bool((unit > 0).all())
     gaps = {
         name: (filled[number] - base) / unit
@@ -544,26 +550,3 @@ def chance_of(differences: np.ndarray) -> float:
         return float(mean == 0)
     t = mean / spread * np.sqrt(len(by_seed))
     return float(2 * stdtr(len(by_seed) - 1, -t))
-
-
-def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """Return the divisors of differences in each environment, `[E]`.
-
-    A mean return near zero says nothing of the scale of an environment's returns, so it
-    is at least the spread of all scores `[N, S, E]`: a baseline of 0.02 on the way from
-    -1 to 1 would else outweigh all other environments.
-    """
-    return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
-
-
-def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    """Return scores with the worst of their environment where a run failed.
-
-    Args:
-        raw: Scores `[N, S, E]`, NaN where a run failed.
-        floors: The lowest return on the way, `[E]`, see `lowest_of`.
-
-    Returns:
-        Scores `[N, S, E]`; all NaN in an environment in which every run failed.
-    """
-    return np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)
