@@ -170,8 +170,7 @@ def check_types(env: Environment, params: Any) -> None:
 def _check_types(env: Environment, params: Any, exact: bool) -> None:
     """Check shapes and types of reset and step.
 
-    Where `exact`, dtypes must be those of the space, parameters are traced too, and
-    `step` itself is looked at.
+    Where `exact`, dtypes must be those of the space, and `step` itself is looked at.
     """
     space: Any = env.observation_space(params)
     key = jax.random.key(0)
@@ -188,7 +187,7 @@ def _check_types(env: Environment, params: Any, exact: bool) -> None:
     def taken(key: Array, state: Any, action: Any, params: Any) -> Any:
         obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
         _check_outcome(reward, *flags, exact=exact)
-        return obs, state
+        return obs, state, obs
 
     def step(key: Array, state: Any, action: Any, params: Any) -> Any:
         result = env.step(key, state, action, params)
@@ -208,32 +207,21 @@ def _check_types(env: Environment, params: Any, exact: bool) -> None:
 
     first, state = shapes("reset", reset, key)
     check_member("reset returns an observation", first, space, exact)
-
-    def check_taken() -> None:
-        later, after = shapes("step", taken, key, state, action)
-        check_member("step returns an observation", later, space, exact)
-        check_same("an observation", first, later)
+    # Where `step_env` differs from a reset, `step` cannot be traced and does not say
+    # where; what has a `step` of its own is asked for its values first.
+    both = (taken, step) if env.keeps_last_state else (step, taken)
+    for function in both if exact else (taken,):
+        obs, after, final = shapes("step", function, key, state, action)
+        check_member("step returns an observation", obs, space, exact)
+        check_member("info['final_observation'] is", final, space, exact)
+        check_same("an observation", first, obs)
         check_same("a state", state, after)
-
-    def check_step() -> None:
-        obs, after, final = shapes("step", step, key, state, action)
-        check_member("step returns an observation", obs, space)
-        check_member("info['final_observation'] is", final, space)
-        check_same("a state", state, after)
-        pairs = zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)
+        leaves = zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)
         require(
-            all(one.weak_type == other.weak_type for one, other in pairs),
+            not exact or all(x.weak_type == y.weak_type for x, y in leaves),
             "some leaf of the state that reset returns is weakly typed, expected "
             "otherwise: step is traced twice (use jnp.int32(0), not 0).",
         )
-
-    # Where `step_env` differs from a reset, `step` cannot be traced and does not say
-    # where; what has a `step` of its own is asked for its values first.
-    if exact and not env.keeps_last_state:
-        check_step()
-    check_taken()
-    if exact and env.keeps_last_state:
-        check_step()
 
 
 def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
@@ -405,8 +393,6 @@ def _check_termination(env: Environment, params: Any, key: Array) -> None:
 def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
     """Batch every float leaf; both lanes must give what a single call gives."""
     axes = jax.tree.map(lambda x: 0 if is_float(x) else None, params)
-    if not jax.tree.leaves(axes):
-        return
     batch = jax.tree.map(
         lambda x: jnp.stack([jnp.asarray(x)] * 2) if is_float(x) else x, params
     )
@@ -416,11 +402,11 @@ def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
         _, state = env.reset(key_reset, params)
         return _random_step(env, params, state, key_loop)[1]
 
-    batched = jax.vmap(play, in_axes=(axes,))
-    lanes = _traced("reset and step under vmap over params", batched, batch)
-    for leaf in jax.tree.leaves(lanes):
+    if jax.tree.leaves(axes):
+        batched = jax.vmap(play, in_axes=(axes,))
+        lanes = _traced("reset and step under vmap over params", batched, batch)
         require(
-            is_equal(leaf[0], leaf[1]),
+            all(is_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(lanes)),
             "equal parameters in two lanes of a vmap gave different steps, expected "
             "equal ones.",
         )
@@ -509,7 +495,28 @@ def _check_rollout(env: Environment, steps: PlayedStep) -> None:
         "terminated and truncated were both true in a step, expected never: an episode "
         "that ends by itself terminated.",
     )
-    _check_final_observation(env, steps)
+    obs, final, expected = map(_rows, (steps.obs, steps.final_obs, steps.expected_obs))
+    done = np.asarray(steps.terminated | steps.truncated)
+    # Where chance is in the step there is nothing to compare with. But observations
+    # that vary cannot all coincide with the first ones of the next episodes.
+    varies = np.ptp(obs, axis=(0, 1)).any() and env.stochastic_transitions
+    wrong = {
+        "it differs from the one that step_env returns": not np.allclose(
+            final, expected, atol=1e-5
+        ),
+        "in the middle of an episode it differs from obs": (
+            final[~done] != obs[~done]
+        ).any(),
+        "it always equals the first one of the next episode": (
+            varies and done.any() and np.array_equal(final[done], obs[done])
+        ),
+    }
+    for what, is_wrong in wrong.items():
+        require(
+            not is_wrong,
+            "info['final_observation'] was not the observation before the reset: "
+            f"{what}; a learner needs it to bootstrap through time limits.",
+        )
     mine = _rows((steps.final_obs, steps.reward, steps.terminated))
     require(
         np.allclose(mine, _rows(steps.other), atol=1e-5),
@@ -522,30 +529,6 @@ def _check_rollout(env: Environment, steps: PlayedStep) -> None:
         f"{int(jnp.sum(~steps.in_space))} of {steps.in_space.size} steps had an "
         "observation outside the observation space, expected none.",
     )
-
-
-def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
-    obs, final, expected = map(_rows, (steps.obs, steps.final_obs, steps.expected_obs))
-    done = np.asarray(steps.terminated | steps.truncated)
-    # Where chance is in the step there is nothing to compare with. But observations
-    # that vary cannot all coincide with the first ones of the next episodes.
-    varies = np.ptp(obs, axis=(0, 1)).any() and env.stochastic_transitions
-    is_first = varies and done.any() and np.array_equal(final[done], obs[done])
-    found = {
-        "it differs from the one that step_env returns": not np.allclose(
-            final, expected, atol=1e-5
-        ),
-        "in the middle of an episode it differs from obs": not np.array_equal(
-            final[~done], obs[~done]
-        ),
-        "it always equals the first one of the next episode": is_first,
-    }
-    for what, is_wrong in found.items():
-        require(
-            not is_wrong,
-            "info['final_observation'] was not the observation before the reset: "
-            f"{what}; a learner needs it to bootstrap through time limits.",
-        )
 
 
 def _rows(obs: Any) -> np.ndarray:
@@ -562,20 +545,19 @@ def _check_time_limit(env: Environment, steps: PlayedStep) -> None:
     Of steps that bring the limit nearer by more than 1, as many as reach it.
     """
     expected = -(-TIME_LIMIT // env.time_per_step)
-    done = np.asarray(steps.terminated | steps.truncated)
-    truncated = np.asarray(steps.truncated)
-    length = np.zeros(done.shape[1], int)
-    for t in range(done.shape[0]):
-        length += 1
-        wrong = length[(truncated[t] & (length != expected)) | (length > expected)]
+    flags = zip(*map(np.asarray, (steps.terminated, steps.truncated)), strict=True)
+    length: Any = 0
+    for terminated, truncated in flags:
+        length = length + np.ones(len(truncated), int)
+        wrong = length[(truncated & (length != expected)) | (length > expected)]
+        most = max(wrong, default=0)
         require(
             not len(wrong),
             f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
-            f"{'at least ' if max(wrong, default=0) > expected else ''}"
-            f"{max(wrong, default=0)} steps, expected truncation after exactly "
-            f"{expected}.",
+            f"{'at least ' * bool(most > expected)}{most} steps, expected truncation "
+            f"after exactly {expected}.",
         )
-        length[done[t]] = 0
+        length = np.where(terminated | truncated, 0, length)
 
 
 def signature(leaf: Array) -> str:

@@ -69,8 +69,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
 
     * observation, by `observation`: `"cells"`: float32 `[height * width]`, the grid
       row by row, 0 empty, 1 agent, 2 wall, 3 goal; `"planes"`: float32
-      `[height, width, 3]`, one-hot for agent, wall, goal; `"coordinates"`: float32
-      `[4]`, row and column of agent, then of goal, each divided by its largest value.
+      `[height, width, 3]`, one-hot for agent, wall, goal.
     * action: 0 stay, 1 right, 2 down, 3 left, 4 up. Moves into the wall or off the
       grid leave the agent where it is.
     * reward: Euclidean distance to the goal before the move less that after it, so
@@ -91,7 +90,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
 
     size: tuple[int, int] = (15, 15)
     num_doors: int = 3
-    observation: Literal["cells", "planes", "coordinates"] = "cells"
+    observation: Literal["cells", "planes"] = "cells"
 
     title: ClassVar[str] = "Doors-v0"
     stochastic_transitions: ClassVar[bool] = False
@@ -116,7 +115,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
                 f"num_doors ({self.num_doors}) puts a door at column {self.doors[-1]}, "
                 f"off a grid {width} wide."
             )
-        one_of("observation", self.observation, ("cells", "planes", "coordinates"))
+        one_of("observation", self.observation, ("cells", "planes"))
 
     @property
     def default_params(self) -> DoorsParams:
@@ -202,14 +201,8 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return in_row[:, None] & in_column[None, :]
 
     def _observe(self, state: DoorsState) -> Array:
-        if self.observation == "coordinates":
-            edge = np.array(self.size * 2, np.float32) - 1
-            return jnp.concatenate([state.agent, state.goal]) / edge
-        agent, wall, goal = (
-            self._mark(state.agent),
-            self._is_wall(),
-            self._mark(state.goal),
-        )
+        agent, goal = self._mark(state.agent), self._mark(state.goal)
+        wall = self._is_wall()
         if self.observation == "planes":
             planes = jnp.stack([agent, jnp.asarray(wall), goal], axis=-1)
             return planes.astype(jnp.float32)

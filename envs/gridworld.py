@@ -136,7 +136,7 @@ class GridWorld(Environment[GridState, GridParams]):
                 grid, or they are the same cell.
         """
         for name in ("size", "start", "goal"):
-            setattr(self, name, self._pair(name))
+            setattr(self, name, two_whole_numbers(name, getattr(self, name)))
         height, width = self.size
         if self.start == NOT_GIVEN:
             self.start = (height - 1, width - 1)
@@ -149,12 +149,6 @@ class GridWorld(Environment[GridState, GridParams]):
                 )
         if self.start == self.goal:
             raise ValueError(f"start and goal must be two cells, got {self.start}.")
-
-    def _pair(self, name: str) -> tuple[int, int]:
-        """Read an option that is a size or a cell."""
-        height, width = type(self).size
-        example = [height, width] if name == "size" else [height - 1, 0]
-        return two_whole_numbers(name, getattr(self, name), str(example))
 
     @property
     def default_params(self) -> GridParams:
@@ -274,12 +268,12 @@ class CliffWalking(GridWorld):
                 a way around a cliff, or start or goal is not one of the two lower
                 corners.
         """
-        height, width = self._pair("size")
+        height, width = two_whole_numbers("size", self.size)
         if height < 2 or width < 3:
             raise ValueError(f"size must be at least 2 x 3, got {height} x {width}.")
         corners = {"start": (height - 1, 0), "goal": (height - 1, width - 1)}
         for name, corner in corners.items():
-            given = self._pair(name)
+            given = two_whole_numbers(name, getattr(self, name))
             if given not in (NOT_GIVEN, corner):
                 raise ValueError(
                     f"{name} must be the lower corner {corner}, got {given}."

@@ -106,7 +106,7 @@ class Maze(Environment[MazeState, MazeParams]):
             ValueError: an option is of another kind, the maze is too small, the window
                 has no middle, or the walls leave no room for start and goal.
         """
-        self.size = two_whole_numbers("size", self.size, "[13, 13]")
+        self.size = two_whole_numbers("size", self.size)
         if min(self.size) < 3:
             raise ValueError(f"size must be at least 3 x 3, got {self.size}.")
         self.view = whole_number("view", self.view, least=1)

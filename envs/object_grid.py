@@ -97,7 +97,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             ValueError: an option is of another kind, or the objects and the start do
                 not find a cell each.
         """
-        self.size = two_whole_numbers("size", self.size, "[5, 5]")
+        self.size = two_whole_numbers("size", self.size)
         self.num_objects = whole_number("num_objects", self.num_objects, least=1)
         if min(self.size) < 1:
             raise ValueError(f"size must be at least 1 x 1, got {self.size}.")

@@ -23,27 +23,21 @@ def whole_number(name: str, value: Any, *, least: int) -> int:
     return number
 
 
-def two_whole_numbers(name: str, value: Any, example: str) -> tuple[int, int]:
+def two_whole_numbers(name: str, value: Any) -> tuple[int, int]:
     """Read an option that is a pair of whole numbers, such as a size or a cell.
-
-    Args:
-        value: Value that was given: a tuple, a list or an array.
-        example: Example of a value for the message, such as `[4, 12]`.
 
     Raises:
         ValueError: it is something else.
     """
-    given = () if isinstance(value, str | bytes) else value
     try:
-        numbers = [_whole(one) for one in given]
-    except TypeError:
-        numbers = []
-    if len(numbers) == 2 and None not in numbers:
-        return numbers[0], numbers[1]  # type: ignore[return-value]
-    raise ValueError(
-        f"{name} must be two whole numbers, got {value!r}; for example "
-        f"{name}={example}."
-    )
+        first, second = (_whole(one) for one in value)
+    except (TypeError, ValueError):
+        first = second = None
+    if first is None or second is None:
+        raise ValueError(
+            f"{name} must be two whole numbers, such as (4, 12), got {value!r}."
+        )
+    return first, second
 
 
 def one_of(name: str, value: Any, known: Iterable[Any]) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -97,7 +97,18 @@ def _fit(default: Any, value: Any, owner: str, drawn: Drawn | None) -> Any:
             what += " or a distribution, such as purerl.randomisation.Uniform(0.5, 2.0)"
         raise ValueError(f"{owner} must be {what}, got {value!r}.") from None
     dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
-    _check_number(number, dtype, owner)
+    if not isinstance(number, Tracer):
+        if np.any(np.isnan(number)):
+            raise ValueError(f"{owner} must not be NaN.")
+        check_limit(number, owner)
+        if jnp.issubdtype(dtype, jnp.integer):
+            least, most = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
+            is_within = (least <= number) & (number <= most)
+            if not np.all(is_within & (number == np.round(number))):
+                raise ValueError(
+                    f"{owner} must be a whole number from {least} to {most}, got "
+                    f"{number}."
+                )
     fitted = jnp.asarray(given, dtype)
     if fitted.shape != np.shape(default):
         raise ValueError(
@@ -122,23 +133,6 @@ def _draw(default: Any, distribution: Any, owner: str, drawn: Drawn) -> Any:
     )
 
 
-def _check_number(value: Any, dtype: Any, owner: str) -> None:
-    """Refuse NaN, and where a whole number is kept, what is none or does not fit."""
-    if isinstance(value, Tracer):
-        return
-    if np.any(np.isnan(value)):
-        raise ValueError(f"{owner} must not be NaN.")
-    if not jnp.issubdtype(dtype, jnp.integer):
-        return
-    least, most = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
-    is_whole = np.all((value == np.round(value)) & (least <= value) & (value <= most))
-    check_limit(value, owner)
-    if not is_whole:
-        raise ValueError(
-            f"{owner} must be a whole number from {least} to {most}, got {value}."
-        )
-
-
 def check_limit(value: Any, owner: str) -> None:
     """Refuse a time limit that is none, or that a counter of steps does not reach.
 
@@ -159,41 +153,22 @@ def check_limit(value: Any, owner: str) -> None:
         )
 
 
-def check_wrappers(
-    env: Environment,
-    given: Callable[[str, Any], Any],
-    owner: str,
-    corners: Callable[[dict[str, Any]], Iterable[dict[str, Any]]] = lambda x: [x],
-) -> None:
+def check_wrappers(env: Environment, params: Any, owner: str) -> None:
     """Refuse numbers of wrappers that these would refuse where they are made.
 
     Args:
         env: Environment, with its wrappers.
-        given: Function from the name and the default of a number to its value.
-        corners: Function from numbers, which may be distributions, to their extremes.
+        params: Its parameters; numbers that are traced or drawn are not looked at.
+        owner: Name of the parameters, for the message.
 
     Raises:
         ValueError: the sentence of the wrapper.
     """
-    wrapper = env
-    while isinstance(wrapper, Wrapper):
-        mine = {
-            name: given(name, x)
-            for name, x in wrapper.numbers().items()
-            if jax.tree_util.all_leaves([x])
-        }
-        for numbers in corners(mine):
-            if any(isinstance(x, Tracer) or np.shape(x) for x in numbers.values()):
-                continue
-            # Compared and written as training has them, in 32 bits.
-            single = {name: shortest(np.float32(x)) for name, x in numbers.items()}
+    while isinstance(env, Wrapper):
+        numbers = {name: getattr(params, name) for name in env.numbers()}
+        if not any(isinstance(x, Tracer | Distribution) for x in numbers.values()):
             try:
-                wrapper.check_numbers(single)
+                env.check_numbers(numbers)
             except ValueError as error:
                 raise ValueError(f"{owner}: {error}") from None
-        wrapper = wrapper.env
-
-
-def shortest(number: Any) -> float:
-    """Return the number of the fewest digits that is the same one in 32 bits."""
-    return float(str(np.float32(number)))
+        env = env.env

@@ -73,25 +73,6 @@ class _Entry(NamedTuple):
     source: str
 
 
-class _Package(NamedTuple):
-    """How environments of another package are made by their names there.
-
-    Attributes:
-        adapter: Module and class of the adapter.
-        needs: Package of the extra that must be installed; its environments are known
-            to it alone, and are no entries here.
-        names: Names of its environments, for hints.
-        install: What pip installs, where it is no extra.
-        on_host: Whether its environments are stepped on the host.
-    """
-
-    adapter: str
-    needs: str = ""
-    names: tuple[str, ...] = ()
-    install: str = ""
-    on_host: bool = False
-
-
 def make(id: str, **options: Any) -> Environment:
     """Make the environment called `id`.
 
@@ -108,17 +89,19 @@ def make(id: str, **options: Any) -> Environment:
         TypeError: what is made is no environment.
     """
     factory = _entry(id).factory
-    try:
-        inspect.signature(factory).bind(**options)
-    except (TypeError, ValueError) as error:  # A partial may have no signature.
-        given = {**getattr(factory, "keywords", {}), **options}
-        fields = inspect.signature(getattr(factory, "func", factory)).parameters
-        taken = [name for name in fields if name != "self"]
-        raise refused_options(id, given, error, taken or ["none"]) from None
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
     with nullcontext() if is_on_host(id) else jax.ensure_compile_time_eval():
-        env = adapt(factory(**options))
+        try:
+            made = factory(**options)
+        except TypeError as error:
+            given = {**getattr(factory, "keywords", {}), **options}
+            if not given:
+                raise
+            known = inspect.signature(getattr(factory, "func", factory)).parameters
+            names = [name for name in known if name not in ("self", "id", "options")]
+            raise refused_options(id, given, error, names) from error
+        env = adapt(made)
     if isinstance(env, Adapted) or env.on_host:
         env.made_as = {"id": id, **options}
     return env
@@ -136,17 +119,12 @@ def register(id: str, factory: Factory) -> None:
 
     Raises:
         ValueError: the id is taken.
-        TypeError: the factory cannot be called.
     """
-    if not callable(factory):
-        raise TypeError(
-            f"factory of {id!r} must be callable, got {factory!r}: give the class or "
-            "a function that returns the environment."
-        )
-    if _theirs(id):
+    package = _package_of(id)
+    if package:
         raise ValueError(
-            f"id {id!r} begins with {id.partition('/')[0]}/, under which environments "
-            "of that package are found: choose another."
+            f"id {id!r} begins with {package}/, under which environments of that "
+            "package are found: choose another."
         )
     known = _ENTRIES.get(id, _Entry(None, ""))
     is_own = known.source == "registered" and is_rerun(factory, known.factory)
@@ -159,7 +137,7 @@ def register(id: str, factory: Factory) -> None:
 
 def registered() -> tuple[str, ...]:
     """Return every id that `make` knows, sorted."""
-    return tuple(sorted(_ENTRIES))
+    return tuple(sorted((*_ENTRIES, *(f"brax/{name}" for name in BRAX_NAMES))))
 
 
 def source_of(id: str) -> str:
@@ -176,15 +154,13 @@ def source_of(id: str) -> str:
 
 def is_on_host(id: str) -> bool:
     """Return whether an id is one of Gymnasium's or EnvPool's, stepped on the host."""
-    theirs = _theirs(id)
-    return theirs is not None and theirs.on_host
+    return _package_of(id) in ("gymnasium", "envpool")
 
 
-def _theirs(id: Any) -> _Package | None:
-    """The package of an extra before the slash of an id."""
-    package, slash, _ = id.partition("/") if isinstance(id, str) else ("", "", "")
-    found = _PACKAGES.get(package) if slash else None
-    return found if found is not None and found.needs else None
+def _package_of(id: Any) -> str:
+    """The package before the slash of an id; empty where there is none of the known."""
+    package, slash, name = str(id).partition("/")
+    return package if slash and name and package in _PACKAGES else ""
 
 
 def describe(id: str, **options: Any) -> EnvDescription:
@@ -195,12 +171,11 @@ def describe(id: str, **options: Any) -> EnvDescription:
     """
     env = make(id, **options)
     params = env.default_params
-    # Another package's class may have no documentation but what dataclasses write.
     inside = type(getattr(env, "wrapped", env))
     doc = vars(inside).get("__doc__") or ""
-    if not doc or doc.startswith(f"{inside.__name__}("):
-        inside = type(env)
-    lines = inspect.getdoc(inside).splitlines()  # type: ignore[union-attr]
+    if not doc or doc.startswith(f"{inside.__name__}("):  # What dataclasses write.
+        doc = type(env).__doc__ or ""
+    lines = inspect.cleandoc(doc).splitlines()
     return EnvDescription(
         id=id,
         source=source_of(id),
@@ -212,17 +187,18 @@ def describe(id: str, **options: Any) -> EnvDescription:
     )
 
 
-def _entry(id: str) -> _Entry:
+def _entry(id: Any) -> _Entry:
     """Return what makes an environment; brax's own registry is asked each time."""
-    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
-    if name and _theirs(id):
-        return _Entry(partial(_adapted, package, name), package)
-    if package == "brax" and name in own_names():
-        return _Entry(partial(_adapted, "brax", name), "registered")
+    package = _package_of(id)
+    own = [f"brax/{name}" for name in own_names()]
+    known = [*_ENTRIES, *own, *(f"brax/{name}" for name in BRAX_NAMES)]
+    if package and (package != "brax" or id in known):
+        source = "registered" if id in own else package
+        return _Entry(partial(_adapted, id), source)
     if id not in _ENTRIES and ":" in str(id):
         return _Entry(_by_path(id), "registered")
     if id not in _ENTRIES:
-        raise ValueError(_unknown_id(id))
+        raise ValueError(_unknown_id(id, known))
     entry = _ENTRIES[id]
     if isinstance(entry.factory, str):
         module, _, name = entry.factory.partition(":")
@@ -245,11 +221,11 @@ def _by_path(id: str) -> Factory:
     return partial(found, *places, **names)
 
 
-def _unknown_id(id: str) -> str:
+def _unknown_id(id: Any, known: list[str]) -> str:
     named = [
-        *_ENTRIES,
-        *(f"brax/{name}" for name in own_names()),
-        *(f"{key}/{name}" for key, one in _PACKAGES.items() for name in one.names),
+        *known,
+        *(f"craftax/{name}" for name in CRAFTAX_NAMES),
+        *(f"jumanji/{name}" for name in JUMANJI_NAMES),
     ]
     others = ", ".join(f"{name}/NAME" for name in SUITES)
     return (
@@ -259,42 +235,33 @@ def _unknown_id(id: str) -> str:
     )
 
 
-def _adapted(package: str, name: str, /, **options: Any) -> Environment:
-    """Make an environment of another package by its name there."""
-    theirs = _PACKAGES[package]
-    if theirs.needs:
-        require_package(theirs.needs, theirs.install or f"purerl[{package}]")
-    module, _, cls = theirs.adapter.partition(":")
+def _adapted(id: str, /, **options: Any) -> Environment:
+    """Make an environment of another package, by its package and its name there."""
+    package = _package_of(id) or "gymnax"
+    module, cls, needs = _PACKAGES.get(package, ("gymnax", "GymnaxEnvironment", ""))
+    github = "git+https://github.com/FLAIROx/popjym"  # It is on no registry.
+    require_package(
+        needs or package, github if package == "popjym" else f"purerl[{package}]"
+    )
     found = import_module(f".adapters.{module}", __package__)
-    try:
-        return getattr(found, cls)(name, **options)
-    except TypeError as error:
-        if not options:
-            raise
-        id = name if package == "gymnax" else f"{package}/{name}"
-        raise refused_options(id, options, error) from error
+    return getattr(found, cls)(id.removeprefix(f"{package}/"), **options)
 
 
+# Prefix of ids -> module and class of the adapter, and the package where it is not the
+# prefix.
 _PACKAGES = {
-    "gymnax": _Package("gymnax:GymnaxEnvironment"),
-    "brax": _Package("brax:BraxEnvironment"),
-    "craftax": _Package("craftax:CraftaxEnvironment", "craftax", CRAFTAX_NAMES),
-    "jumanji": _Package("jumanji:JumanjiEnvironment", "jumanji", JUMANJI_NAMES),
-    "playground": _Package("playground:PlaygroundEnvironment", "mujoco_playground"),
-    "navix": _Package("navix:NavixEnvironment", "navix"),
-    "xminigrid": _Package("xminigrid:XMiniGridEnvironment", "xminigrid"),
-    "pgx": _Package("pgx:PgxEnvironment", "pgx"),
-    "popjym": _Package(
-        "popjym:PopjymEnvironment",
-        "popjym",
-        install="git+https://github.com/FLAIROx/popjym",
-    ),
-    "gymnasium": _Package(
-        "gymnasium_host:GymnasiumEnvironment", "gymnasium", on_host=True
-    ),
-    "envpool": _Package("envpool_host:EnvPoolEnvironment", "envpool", on_host=True),
+    "brax": ("brax", "BraxEnvironment", ""),
+    "craftax": ("craftax", "CraftaxEnvironment", ""),
+    "jumanji": ("jumanji", "JumanjiEnvironment", ""),
+    "playground": ("playground", "PlaygroundEnvironment", "mujoco_playground"),
+    "navix": ("navix", "NavixEnvironment", ""),
+    "xminigrid": ("xminigrid", "XMiniGridEnvironment", ""),
+    "pgx": ("pgx", "PgxEnvironment", ""),
+    "popjym": ("popjym", "PopjymEnvironment", ""),
+    "gymnasium": ("gymnasium_host", "GymnasiumEnvironment", ""),
+    "envpool": ("envpool_host", "EnvPoolEnvironment", ""),
 }
-SUITES = tuple(name for name, one in _PACKAGES.items() if one.needs)
+SUITES = tuple(name for name in _PACKAGES if name != "brax")
 """Packages whose environments are known to them alone: `package/name` is an id."""
 _OWN: dict[str, Any] = {
     "CartPole-v1": CartPole,
@@ -324,6 +291,5 @@ _OWN: dict[str, Any] = {
 }
 _ENTRIES: dict[str, _Entry] = {
     **{id: _Entry(factory, "purerl") for id, factory in _OWN.items()},
-    **{id: _Entry(partial(_adapted, "gymnax", id), "gymnax") for id in GYMNAX_IDS},
-    **{f"brax/{x}": _Entry(partial(_adapted, "brax", x), "brax") for x in BRAX_NAMES},
+    **{id: _Entry(partial(_adapted, id), "gymnax") for id in GYMNAX_IDS},
 }

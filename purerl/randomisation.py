@@ -7,8 +7,7 @@ randomization for transferring deep neural networks from simulation to the real 
 """
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -192,28 +191,6 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
         raise ConfigError(
             f"{owner}: low must not be greater than high, got {low!r} and {high!r}."
         )
-
-
-def corners(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the values with distributions at their ends, every combination of these.
-
-    Choices of one group move together: each row of their table is one of the ends.
-
-    Args:
-        values: Numbers and distributions, by name.
-    """
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for name, value in values.items():
-        group, ends = f".{name}", (value,)
-        if is_distribution(value):
-            ends = value.ends()
-        if isinstance(value, Choice) and value.group:
-            group, ends = value.group, value.values
-        table = rows.setdefault(group, [{} for _ in ends])
-        for row, end in zip(table, ends, strict=True):
-            row[name] = end
-    for chosen in itertools.product(*rows.values()):
-        yield {name: end for row in chosen for name, end in row.items()}
 
 
 def check_groups(distributions: Mapping[str, Distribution], owner: str) -> None:

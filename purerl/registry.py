@@ -164,24 +164,6 @@ class Registry:
                 )
         self.classes[name] = cls
 
-    def class_of(self, name: Any) -> type:
-        """Return the class that `name_of` named.
-
-        Raises:
-            ConfigError: there is no part of this kind and name.
-        """
-        found = self.find(name)
-        if found is not None:
-            return found
-        if ":" in str(name):
-            return _imported(str(name), self.kind, self.base)
-        raise ConfigError(
-            f"there is no {self.kind} {name!r}.{guess(name, self.classes)} "
-            f"{self.plural.capitalize()}: {', '.join(self.classes)}. "
-            f"{self.call}(name, cls) adds one; an import path such as "
-            f"mypackage.parts:Mine is one too. {ON_COMMAND_LINE}"
-        )
-
     def find(self, name: Any) -> type | None:
         """Return the class that `name_of` named; None where there is none.
 
@@ -224,14 +206,15 @@ def class_of(name: Any, kind: str = "") -> type:
         found = registry.find(name)
         if found is not None:
             return found
-    if len(asked) == 1 or not isinstance(name, str):
-        return asked[0].class_of(name)
-    if ":" in name:
-        return _imported(name, "part")
-    calls = ", ".join(registry.call for registry in asked)
+    if ":" in str(name):
+        is_one = len(asked) == 1
+        return _imported(str(name), kind or "part", asked[0].base if is_one else object)
     known = [name for one in asked for name in one.classes]
+    words = f"{asked[0].plural.capitalize()}: {', '.join(known)}. " if kind else ""
+    calls = " or ".join(f"{registry.call}(name, cls)" for registry in asked)
     raise ConfigError(
-        f"there is no part {name!r}.{guess(name, known)} These add one: {calls}. "
+        f"there is no {kind or 'part'} {name!r}.{guess(name, known)} {words}{calls} "
+        "adds one; an import path such as mypackage.parts:Mine is one too. "
         f"{ON_COMMAND_LINE}"
     )
 

@@ -44,20 +44,14 @@ def adapt(env: Any) -> Environment:
     if isinstance(env, type):
         name = env.__name__
         raise TypeError(f"env is the class {name}; call it to make one: {name}().")
-    kind = type(env).__name__
     # An object of a package can only exist where the package is imported already.
-    gymnasium, brax = (sys.modules.get(name) for name in ("gymnasium", "brax.envs"))
-    if gymnasium and isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
-        raise TypeError(
-            f"env ({kind}) is a Python environment of Gymnasium, which no compiled "
-            "program can step: give the name that it has there, such as env="
-            "'gymnasium/CartPole-v1'."
-        )
-    if hasattr(brax, "Env") and isinstance(env, brax.Env):  # type: ignore[union-attr]
-        raise TypeError(
-            f"env is a {kind}, an environment of brax, which is taken by its name: "
-            f"call brax.envs.register_environment, and give env='brax/NAME'."
-        )
+    for name, module in (("gymnasium", "gymnasium"), ("brax", "brax.envs")):
+        base = getattr(sys.modules.get(module), "Env", ())
+        if isinstance(env, base):
+            raise TypeError(
+                f"env is a {type(env).__name__} of {name}; give the name under which "
+                f"it is registered there: env='{name}/NAME'."
+            )
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax
 
@@ -175,19 +169,8 @@ class FiveValueEnvironment(Adapted):
                 that have a limit but no `max_steps_in_episode`.
 
         Raises:
-            TypeError: it lacks a part of the contract; the message names the parts.
             ValueError: a limit that is no positive whole number, or beside another.
         """
-        names = ("reset_env", "step_env", "action_space", "observation_space")
-        missing = [name for name in names if not hasattr(type(wrapped), name)]
-        if not hasattr(wrapped, "default_params"):
-            missing.append("default_params")
-        if missing:
-            raise TypeError(
-                f"env is a {type(wrapped).__name__} without {', '.join(missing)}, "
-                "which an environment of five values needs: what resets by itself has "
-                "lost the last observation of the episode."
-            )
         self.wrapped, self.limit = wrapped, limit
         if limit is not None:
             self.limit = whole_number("limit", limit, least=1)

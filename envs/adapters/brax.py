@@ -26,9 +26,7 @@ from ..spaces import Box
 from .adapted import Adapted, as_arrays, cast_like
 from .packages import check_name, importing, is_own, loading
 
-with warnings.catch_warnings(), importing():
-    # jaxopt, which brax imports, announces its end; no user of brax can act on it.
-    warnings.simplefilter("ignore", DeprecationWarning)
+with importing():
     from brax import contact, fluid
     from brax import envs as brax_envs
     from brax.base import Transform

@@ -25,7 +25,7 @@ def to_gymnasium(env: str | Environment | Any, **options: Any) -> GymnasiumEnv:
             contract.
         **options: `params`, numbers of the environment by name or the whole structure;
             `render_mode`, which is `"rgb_array"` where the environment has a picture;
-            `seed` of the first `reset` that is given none; and options of `envs.make`.
+            and options of `envs.make`.
 
     Raises:
         ValueError: Gymnasium is not installed; unknown id, option, number or mode.
@@ -45,8 +45,7 @@ def to_gymnasium_vector(
     Args:
         env: Environment, as in `to_gymnasium`.
         num_envs: Number of lanes N, stepped by one compiled program.
-        **options: Options, as in `to_gymnasium`; the lanes share the numbers, and lane
-            i gets `seed + i`.
+        **options: Options, as in `to_gymnasium`; the lanes share the numbers.
 
     Raises:
         ValueError: as `to_gymnasium`, or `num_envs` is not positive.

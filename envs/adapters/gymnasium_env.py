@@ -8,9 +8,9 @@ alone or in a vector.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
@@ -33,79 +33,49 @@ ENTRY_POINTS: dict[str, Any] = {
 # 30 frames per second are a rate to watch, whatever time a step stands for.
 PICTURES: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}
 AUTORESET = AutoresetMode.SAME_STEP
+Lane = tuple[Array, Any]
+"""The key and the state that one environment carries; `[N]` each in a vector."""
 
 
-class Lane(NamedTuple):
-    """The key and the state that one environment carries; `[N]` each in a vector."""
+class Programs:
+    """Reset and step, compiled on first use, once for all environments that are equal.
 
-    key: Array
-    state: Any
-
-
-class Programs(NamedTuple):
-    """Compiled on first use, once for all environments that are equal.
-
-    A step returns what Gymnasium does, before any reset: observation, reward,
-    terminated, truncated and info.
-
-    Attributes:
-        reset: `(params, key) -> obs, lane`.
-        step: `(params, lane, action) -> lane, after`.
-        reset_lanes: `(params, keys [N]) -> obs, lanes`.
-        step_lanes: `(params, lanes, actions) -> obs, lanes, after`; `obs` and `lanes`
-            are the next episode's where one ended.
+    `step(params, lane, action)` returns the lane and what Gymnasium does, before any
+    reset: observation, reward, terminated, truncated and info. `step_lanes` returns
+    besides, in front, the observations of episodes that begin where others ended.
     """
 
-    reset: Callable[..., tuple[Obs, Lane]]
-    step: Callable[..., tuple[Lane, tuple]]
-    reset_lanes: Callable[..., tuple[Obs, Lane]]
-    step_lanes: Callable[..., tuple[Obs, Lane, tuple]]
+    def __init__(self, env: Environment) -> None:
+        """Take the functions of an environment."""
+
+        def reset(params: Any, key: Array) -> tuple[Obs, Lane]:
+            key, key_reset = jax.random.split(key)
+            obs, state = env.reset(key_reset, params)
+            return obs, (key, state)
+
+        def step(params: Any, lane: Lane, action: Array) -> tuple[Lane, tuple]:
+            key, key_step = jax.random.split(lane[0])
+            obs, state, reward, terminated, truncated, info = outcome(
+                env, key_step, lane[1], action, params
+            )
+            known = ("terminated", "truncated", "final_observation")
+            info = {name: value for name, value in info.items() if name not in known}
+            after = (obs, reward, terminated, truncated & ~terminated, info)
+            return (key, state), after
+
+        def step_and_restart(params: Any, lane: Lane, action: Array) -> Any:
+            lane, after = step(params, lane, action)
+            done = after[2] | after[3]
+            obs, lane = select_tree(done, reset(params, lane[0]), (after[0], lane))
+            return obs, lane, after
+
+        self.reset, self.step = jax.jit(reset), jax.jit(step)
+        self.reset_lanes = jax.jit(jax.vmap(reset, (None, 0)))
+        self.step_lanes = jax.jit(jax.vmap(step_and_restart, (None, 0, 0)))
 
 
-def _make_programs(env: Environment) -> Programs:
-    def reset(params: Any, key: Array) -> tuple[Obs, Lane]:
-        key, key_reset = jax.random.split(key)
-        obs, state = env.reset(key_reset, params)
-        return obs, Lane(key, state)
-
-    def step(params: Any, lane: Lane, action: Array) -> tuple[Lane, tuple]:
-        key, key_step = jax.random.split(lane.key)
-        obs, state, reward, terminated, truncated, info = outcome(
-            env, key_step, lane.state, action, params
-        )
-        known = ("terminated", "truncated", "final_observation")
-        info = {name: value for name, value in info.items() if name not in known}
-        after = (obs, reward, terminated, truncated & ~terminated, info)
-        return Lane(key, state), after
-
-    def step_and_restart(params: Any, lane: Lane, action: Array) -> Any:
-        lane, after = step(params, lane, action)
-        done = after[2] | after[3]
-        obs, lane = select_tree(done, reset(params, lane.key), (after[0], lane))
-        return obs, lane, after
-
-    return Programs(
-        reset=jax.jit(reset),
-        step=jax.jit(step),
-        reset_lanes=jax.jit(jax.vmap(reset, (None, 0))),
-        step_lanes=jax.jit(jax.vmap(step_and_restart, (None, 0, 0))),
-    )
-
-
-_shared_programs = lru_cache(maxsize=64)(_make_programs)
+_shared_programs = lru_cache(maxsize=64)(Programs)
 _make_keys = jax.jit(jax.vmap(jax.random.key))
-
-
-def keys_of(seeds: Sequence[int]) -> Array:
-    """Return `jax.random.key(seed)` for each seed, `[N]`.
-
-    A key has room for 32 bits; a larger seed is hashed by numpy's `SeedSequence`.
-    """
-    words = [
-        s if s < 2**32 else int(np.random.SeedSequence(s).generate_state(1)[0])
-        for s in map(int, seeds)
-    ]
-    return _make_keys(np.asarray(words, np.uint32))
 
 
 def gymnasium_id(id: str) -> str:
@@ -130,10 +100,9 @@ class _Lanes:
     programs: Programs
     np_random: np.random.Generator
     _carry: Lane | None = None
-    _key_source: np.random.Generator | None = None
 
     def _set_up(
-        self, env: Any, params: Any, render_mode: Any, seed: Any, options: Any
+        self, env: Any, params: Any, render_mode: Any, options: Any
     ) -> tuple[gymnasium.Space, gymnasium.Space]:
         """Make the environment with its numbers; return Gymnasium's spaces of it."""
         if options and not isinstance(env, str):
@@ -145,47 +114,46 @@ class _Lanes:
         try:
             self.programs = _shared_programs(self.pure)
         except TypeError:  # It has no hash.
-            self.programs = _make_programs(self.pure)
-        self.params = as_arrays(self._with(self.pure.default_params, params))
+            self.programs = Programs(self.pure)
+        self.params = self._with(self.pure.default_params, params)
         self.metadata = PICTURES if self.pure.has_picture else {"render_modes": []}
         modes = [None, *self.metadata["render_modes"]]
         one_of(f"render_mode of {self.pure.name}", render_mode, modes)
-        self.render_mode, self._first_seed = render_mode, seed
+        self.render_mode = render_mode
         return self._spaces(self.params)
 
     def _with(self, params: Any, values: Any) -> Any:
-        """Return the numbers with values put in."""
+        """Return the numbers with values put in, as arrays."""
         owner = f"params of {self.pure.name}"
         if values is not None:
             params = put_in(params, values, owner)
-            check_wrappers(self.pure, lambda name, _: getattr(params, name), owner)
-        return params
+            check_wrappers(self.pure, params, owner)
+        return as_arrays(params)
 
     def _spaces(self, params: Any) -> tuple[gymnasium.Space, gymnasium.Space]:
         both = self.pure.observation_space(params), self.pure.action_space(params)
         return to_gym_space(both[0]), to_gym_space(both[1])
 
-    def _before_reset(self, seed: Any, options: dict[str, Any] | None) -> Any:
-        """Put numbers in; return the seed, at first that of the constructor."""
+    def _change(self, options: dict[str, Any] | None) -> None:
+        """Put the numbers of a reset's options in."""
         values = (options or {}).get("params")
-        if values is not None:
-            params = as_arrays(self._with(self.params, values))
-            if self._spaces(params) != self._spaces(self.params):
-                raise ValueError(
-                    f"params {values} change a space of {self.pure.name}, which a "
-                    "reset cannot: make another environment with them."
-                )
-            self.params = params
-        seed, self._first_seed = self._first_seed if seed is None else seed, None
-        return seed
+        if values is None:
+            return
+        params = self._with(self.params, values)
+        if self._spaces(params) != self._spaces(self.params):
+            raise ValueError(
+                f"params {values} change a space of {self.pure.name}, which a reset "
+                "cannot: make another environment with them."
+            )
+        self.params = params
 
-    def _new_stream(self) -> Array | None:
-        """A key from `np_random`, where it is not the one that the keys came from."""
-        source = self.np_random
-        if self._carry is not None and source is self._key_source:
-            return None
-        self._key_source = source
-        return keys_of([int(source.integers(2**32))])[0]
+    def _keys(self, seeds: Sequence[int] | None, count: int) -> Array:
+        """The keys `[N]` of the next resets: of seeds, or those that come next."""
+        if seeds is None and self._carry is not None:
+            return self._carry[0].reshape(count)
+        if seeds is None:
+            seeds = list(self.np_random.integers(2**32, size=count))
+        return _make_keys(np.asarray([int(seed) % 2**32 for seed in seeds], np.uint32))
 
     def _running(self) -> Lane:
         """The lane or the lanes, of which there must be some."""
@@ -204,8 +172,7 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
 
     * Keys: `reset(seed=s)` starts the stream of `jax.random.key(s)`, from which every
       reset and every step take the next key. Without a seed a reset goes on in the
-      running stream; the first one, or one after `np_random` was set, starts a stream
-      from a number drawn from `np_random`.
+      running stream, and the first one begins at random.
     * `reset(options={"params": {"length": 0.7}})` sets numbers, from that episode on.
       Other options do nothing.
     * Nothing is reset by itself, and an ended episode cannot be stepped.
@@ -225,11 +192,10 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         *,
         params: Any = None,
         render_mode: str | None = None,
-        seed: int | None = None,
         **options: Any,
     ) -> None:
         """Make one; the arguments are those of `envs.to_gymnasium`."""
-        spaces = self._set_up(env, params, render_mode, seed, options)
+        spaces = self._set_up(env, params, render_mode, options)
         self.observation_space, self.action_space = spaces
         self._ended = True
 
@@ -248,13 +214,9 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         Raises:
             ValueError: an unknown number, or one that changes a space.
         """
-        seed = self._before_reset(seed, options)
+        self._change(options)
         super().reset(seed=seed)
-        if seed is not None:
-            self._key_source, key = self.np_random, keys_of([seed])[0]
-        else:
-            new = self._new_stream()
-            key = self._running().key if new is None else new
+        key = self._keys(None if seed is None else [seed], 1)[0]
         obs, self._carry = self.programs.reset(self.params, key)
         self._ended = False
         return to_observation(self.observation_space, obs), {}
@@ -291,7 +253,7 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
         """
         if self.render_mode is None:
             return None
-        return self.pure.render(self._running().state, self.params)
+        return self.pure.render(self._running()[1], self.params)
 
 
 class GymnasiumVectorEnv(_Lanes, VectorEnv):
@@ -321,13 +283,12 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         num_envs: int,
         params: Any = None,
         render_mode: str | None = None,
-        seed: int | None = None,
         **options: Any,
     ) -> None:
         """Make one; the arguments are those of `envs.to_gymnasium_vector`."""
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
-        single = self._set_up(env, params, render_mode, seed, options)
+        single = self._set_up(env, params, render_mode, options)
         self.metadata = {**self.metadata, "autoreset_mode": AUTORESET}
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = single
@@ -352,9 +313,13 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         Raises:
             ValueError: not N seeds, an unknown number, or one that changes a space.
         """
-        seed = self._before_reset(seed, options)
-        super().reset(seed=None if isinstance(seed, Sequence) else seed)
-        keys = self._keys(seed)
+        self._change(options)
+        if not isinstance(seed, Sequence):
+            super().reset(seed=seed)
+            seed = seed if seed is None else range(seed, seed + self.num_envs)
+        elif len(seed) != self.num_envs:
+            raise ValueError(f"seed has {len(seed)} numbers for {self.num_envs} lanes.")
+        keys = self._keys(seed, self.num_envs)
         obs, self._carry = self.programs.reset_lanes(self.params, keys)
         return to_observation(self.observation_space, obs), {}
 
@@ -396,23 +361,9 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         """
         if self.render_mode is None:
             return None
-        states = self._running().state
+        states = self._running()[1]
         lane = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(self.num_envs)]
         return tuple(self.pure.render(state, self.params) for state in lane)
-
-    def _keys(self, seed: int | Sequence[int] | None) -> Array:
-        """The keys that the next reset splits, `[N]`."""
-        if seed is None:
-            new = self._new_stream()
-            if new is None:
-                return self._running().key
-            return jax.random.split(new, self.num_envs)
-        if not isinstance(seed, Sequence):
-            seed = [seed + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"seed has {len(seed)} numbers for {self.num_envs} lanes.")
-        self._key_source = self.np_random
-        return keys_of(seed)
 
 
 def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import io
 import operator
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,8 @@ def require_package(package: str, install: str = "") -> None:
         ValueError: it cannot be imported.
     """
     try:
-        importlib.import_module(package)
+        with importing():
+            importlib.import_module(package)
     except (ImportError, OSError) as error:  # OSError: its files are not all there.
         why = "" if getattr(error, "name", None) == package else f" ({error})"
         raise ValueError(
@@ -203,12 +205,13 @@ def _value(node: ast.expr) -> Any:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Drop what modules print to the standard output while they are imported.
+    """Drop what modules say while they are imported; no user of them can act on it.
 
     Importing `mujoco.mjx` prints that Warp is missing, though the physics of JAX needs
-    none.
+    none; jaxopt, which brax imports, announces its end.
     """
-    with contextlib.redirect_stdout(io.StringIO()):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
         yield
 
 

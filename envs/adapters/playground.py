@@ -7,7 +7,6 @@ downloads with git when one of them is made for the first time.
 from __future__ import annotations
 
 import subprocess
-import warnings
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -19,9 +18,7 @@ from ..spaces import Box, Dict, Space
 from .adapted import Suite
 from .packages import check_name, importing, loading, refused_options
 
-with warnings.catch_warnings(), importing():
-    # What its dependencies announce is nothing that a user of Playground can act on.
-    warnings.simplefilter("ignore")
+with importing():
     from mujoco_playground import registry
 
 

@@ -97,9 +97,6 @@ class Wrapper(Environment[Any, Any]):
     def check_numbers(self, numbers: Mapping[str, Any]) -> None:
         """Refuse values of the wrapper's own numbers that cannot work.
 
-        Args:
-            numbers: Numbers by the names that `numbers` returns, none of them traced.
-
         Raises:
             ValueError: naming the number, its value and what it must be.
         """

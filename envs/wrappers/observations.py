@@ -94,9 +94,8 @@ class SelectObservation(ObservationWrapper):
         is_tuple = isinstance(self.indices, tuple) and self.indices
         if not is_tuple or not set(self.indices) <= set(places):
             raise ValueError(
-                "SelectObservation: indices must be places in a vector, such as "
-                f"SelectObservation((0, 1)), got {self.indices!r}, and "
-                f"{self.env.name} observes {space}."
+                "SelectObservation: indices must be places in a vector, such as (0, 1),"
+                f" got {self.indices!r}, and {self.env.name} observes {space}."
             )
 
     def observe(self, obs: Obs, state: Any, params: Any) -> Array:
@@ -229,10 +228,7 @@ class PreviousActionReward(Wrapper):
         """Check the observations and the actions."""
         actions: Any = self.action_space()
         if hasattr(actions, "spaces"):
-            raise ValueError(
-                "PreviousActionReward takes actions of one part, but those of "
-                f"{self.env.name} are {actions}."
-            )
+            raise ValueError(f"PreviousActionReward: actions have parts, {actions}.")
         self.observation_space()
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
@@ -299,10 +295,7 @@ def _space_beside(wrapper: Wrapper, params: Any, key: str, box: Box) -> Box | Di
     space = env.observation_space(params)
     if isinstance(space, Dict):
         if key in space.spaces:
-            raise ValueError(
-                f"{who} shows its numbers under the key {key!r}, which observations of "
-                f"{env.name} have already."
-            )
+            raise ValueError(f"{who}: {env.name} has the key {key!r} already.")
         return Dict({**space.spaces, key: box})
     space = vector_of(env, params, who)
     xp = numpy_of(space.low, space.high, box.low, box.high)
@@ -364,10 +357,7 @@ class ActionMask(ObservationWrapper):
     def check(self) -> None:
         """Check the function and the actions."""
         if not callable(self.mask):
-            raise ValueError(
-                "ActionMask needs a function (state, params) -> bool [A], got "
-                f"{self.mask!r}."
-            )
+            raise ValueError(f"ActionMask: mask must be a function, got {self.mask!r}.")
         self.observation_space()
 
     @property

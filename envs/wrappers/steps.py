@@ -6,7 +6,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from ..base import RAW_REWARD, Array, Obs, Step, select_tree
@@ -71,13 +70,10 @@ class StickyActionsState(WrapperState):
     Attributes:
         action: Action that was executed last, a pytree where it has several parts.
         is_first: `[]` bool, whether no action has been executed in this episode.
-        mask: The `action_mask` of the last observation, true for the actions that may
-            be repeated; None where observations have none.
     """
 
     action: Any
     is_first: Array
-    mask: Array | None
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -86,15 +82,12 @@ class StickyActions(Wrapper):
 
     Machado et al. (2018), "Revisiting the Arcade Learning Environment", section 5.1,
     with a probability of 0.25. The first action of an episode is always executed,
-    because there is no action without effect that every environment has. Where the
-    observations of the environment inside have an `action_mask`, no action is repeated
-    that has become invalid: the new one is executed then. Of a `MultiDiscrete` action
-    all components have to be valid.
+    because there is no action without effect that every environment has.
 
     The probability is the parameter `sticky_probability`.
 
     Attributes:
-        env: The environment inside.
+        env: The environment inside, all of whose actions are always valid.
         probability: Default of `sticky_probability`, between 0 and 1.
     """
 
@@ -102,19 +95,26 @@ class StickyActions(Wrapper):
     has_state: ClassVar[bool] = True
     adds_to_observations: ClassVar[bool] = False
 
-    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
-        """Refuse what is no probability."""
-        value = numbers["sticky_probability"]
-        if not 0 <= value <= 1:
+    def check(self) -> None:
+        """Refuse an environment in which the action before may be invalid."""
+        if MASK in getattr(self.env.observation_space(), "spaces", ()):
             raise ValueError(
-                f"StickyActions: sticky_probability must lie between 0 and 1, got "
-                f"{value!r}."
+                f"StickyActions: the action before may be invalid in {self.env.name}."
             )
 
     def numbers(self) -> dict[str, float]:
         """Return `sticky_probability`."""
         probability = check_number("StickyActions", "probability", self.probability)
         return {"sticky_probability": probability}
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse what is no probability."""
+        value = numbers["sticky_probability"]
+        if not 0 <= value <= 1:
+            raise ValueError(
+                f"StickyActions: sticky_probability must lie between 0 and 1, got "
+                f"{value:g}."
+            )
 
     @property
     def stochastic_transitions(self) -> bool:  # type: ignore[override]
@@ -124,8 +124,8 @@ class StickyActions(Wrapper):
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, StickyActionsState]:
         """Start an episode; the key is consumed."""
         obs, inner = self.env.reset_env(key, params)
-        nothing, mask = zeros(self.action_space(params)), self._mask(obs, params)
-        return obs, StickyActionsState(inner, nothing, jnp.asarray(True), mask)
+        nothing = zeros(self.action_space(params))
+        return obs, StickyActionsState(inner, nothing, jnp.asarray(True))
 
     def step_env(
         self, key: Array, state: StickyActionsState, action: Array, params: Any
@@ -134,42 +134,14 @@ class StickyActions(Wrapper):
         key_stick, key_step = jax.random.split(key)
         sticks = jax.random.bernoulli(key_stick, params.sticky_probability)
         sticks = sticks & ~state.is_first
-        if state.mask is not None:
-            space = self.action_space(params)
-            sticks = sticks & is_valid(state.action, state.mask, space)
         action = jax.tree.map(
             lambda old, new: jnp.where(sticks, old, jnp.asarray(new, old.dtype)),
             state.action,
             action,
         )
         obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
-        is_first = jnp.zeros_like(state.is_first)
-        after = StickyActionsState(inner, action, is_first, self._mask(obs, params))
+        after = StickyActionsState(inner, action, jnp.zeros_like(state.is_first))
         return obs, after, *rest  # type: ignore[return-value]
-
-    def _mask(self, obs: Obs, params: Any) -> Array | None:
-        """Return the mask of the next action, None where an observation has none.
-
-        Only `Discrete` and `MultiDiscrete` actions have masks.
-        """
-        space = self.action_space(params)
-        can_have = hasattr(space, "n") or hasattr(space, "nvec")
-        return obs.get(MASK) if can_have and isinstance(obs, dict) else None
-
-
-def is_valid(action: Array, mask: Array, space: Any) -> Array:
-    """Return whether a mask allows an action, all components of a `MultiDiscrete`.
-
-    Args:
-        action: The action, `[]` or of the shape of `nvec`.
-        mask: Values `[A]`; of a `MultiDiscrete`, those of its components side by side.
-        space: The space of the actions.
-    """
-    sizes = np.reshape(getattr(space, "nvec", ()), -1)
-    if not sizes.size:
-        return mask[action] != 0
-    offsets = np.cumsum(sizes) - sizes
-    return jnp.all(mask[offsets + jnp.reshape(action, -1)] != 0)
 
 
 class StepInside(NamedTuple):
@@ -247,20 +219,20 @@ class ClipReward(RewardWrapper):
     low: float = -1.0
     high: float = 1.0
 
-    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
-        """Refuse a lower bound that is not below the upper one."""
-        low, high = numbers["reward_low"], numbers["reward_high"]
-        if not low < high:
-            raise ValueError(
-                f"ClipReward: reward_low must be less than reward_high, got {low!r} "
-                f"and {high!r}."
-            )
-
     def numbers(self) -> dict[str, float]:
         """Return `reward_low` and `reward_high`."""
         low = check_number("ClipReward", "low", self.low, finite=False)
         high = check_number("ClipReward", "high", self.high, finite=False)
         return {"reward_low": low, "reward_high": high}
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse a lower bound that is not below the upper one."""
+        low, high = numbers["reward_low"], numbers["reward_high"]
+        if not low < high:
+            raise ValueError(
+                f"ClipReward: reward_low must be less than reward_high, got {low:g} "
+                f"and {high:g}."
+            )
 
     def pay(self, reward: Array, step: StepInside, params: Any) -> Array:
         """Return the reward within the bounds."""
@@ -281,10 +253,6 @@ class ScaleReward(RewardWrapper):
     def numbers(self) -> dict[str, float]:
         """Return `reward_factor`."""
         return {"reward_factor": check_number("ScaleReward", "factor", self.factor)}
-
-    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
-        """Refuse what is not finite."""
-        check_number("ScaleReward", "reward_factor", numbers["reward_factor"])
 
     def pay(self, reward: Array, step: StepInside, params: Any) -> Array:
         """Return the reward times the number."""

@@ -121,7 +121,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
         [_estimated(config, agents) for agents in widths],
         color=style.COLOURS[0],
         linestyle="--",
-        label="purerl, `purerl plan --device h200 --no-compile`",
+        label="purerl, `purerl plan --device h200`",
     )
     axes.set_xscale("log", base=2)
     style.log_axis(axes, "y")
@@ -135,7 +135,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
 
 def _estimated(config: Any, agents: int) -> float:
     described = estimate.load_device("h200")
-    found = estimate.estimate(bind(config), agents, 64, described, is_compiled=False)
+    found = estimate.estimate(bind(config), agents, 64, described)
     return found.seconds
 
 

@@ -1,18 +1,16 @@
 """The kernels of a GPU program, counted on a machine that has no GPU.
 
 XLA's CUDA plugin compiles ahead of time for a device that is described by a file
-(`h200.txtpb` of `purerl.contrib.hardware`); nothing runs. It shows the program that
+(`h200.txtpb`); nothing runs. It shows the program that
 such a device would execute. With small networks its time is that of kernels which wait
 for one another, so their number is the figure to bring down, and it has no noise. The
 autotuner needs a device and is off, so times of compilation lack it.
 
-Of purerl this module takes only the file that reads a program's text, which needs no
-packages: peers are counted with it in their own environments. It must be imported
-before jax computes anything.
+It takes nothing of purerl: peers are counted with it in their own environments. It must
+be imported before jax computes anything.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,20 +23,14 @@ os.environ["XLA_FLAGS"] = (
 )
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# In a peer's environment there is no purerl.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 import jax
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from kernel_text import Loop, read
+from kernel_text import lines as lines
 
-from purerl.contrib.hardware.kernels import Loop, read
-from purerl.contrib.hardware.kernels import lines as lines
-
-HERE = Path(__file__).resolve().parent
-HARDWARE = HERE.parent.parent / "purerl" / "contrib" / "hardware"
-TARGET = HARDWARE / "devices" / "h200.txtpb"
+TARGET = Path(__file__).resolve().with_name("h200.txtpb")
 
 
 class Program(NamedTuple):

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import yaml
 from bench import Measure, Run, calls, last_returns, peer_program, train
 from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
+from kernel_text import read
 from off_policy_speed import DQN, dqn_numbers
 
 from purerl import presets
 from purerl.contrib.hardware.estimate import RESERVED
-from purerl.contrib.hardware.kernels import read
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]

@@ -65,7 +65,7 @@ def config_of(name: str) -> Any:
 def count(
     name: str, agents: int, is_packed: bool = True
 ) -> tuple[gpu_kernels.Program, float]:
-    """Compile a row; return also the kernels that `purerl plan --no-compile` sees.
+    """Compile a row; return also the kernels that `purerl plan --device` sees.
 
     Args:
         name: The row.

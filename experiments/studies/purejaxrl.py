@@ -75,12 +75,10 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
 def predict(config: purerl.TrainConfig, agents: int) -> float:
     """Estimate the seconds of so many agents on an H200 that is not here.
 
-    `purerl plan --device h200 --no-compile` prints the same estimate.
+    `purerl plan --device h200` prints the same estimate.
     """
-    found = estimate.estimate(
-        bind(config), agents, 64, estimate.load_device("h200"), is_compiled=False
-    )
-    return found.seconds
+    device = estimate.load_device("h200")
+    return estimate.estimate(bind(config), agents, 64, device).seconds
 
 
 def seconds_on_gpu() -> dict[int, float]:

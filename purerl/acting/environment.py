@@ -17,7 +17,6 @@ from purerl.envs.wrappers.randomised import distributions
 from purerl.randomisation import (
     check_distribution,
     check_groups,
-    corners,
     is_distribution,
     is_random,
 )
@@ -144,17 +143,10 @@ def bind_params(env: Environment, values: Any) -> PyTree:
     owner = f"env_params of {env.name}"
     if isinstance(values, Mapping):
         check_mapping("env_params", values, '{"length": 0.5}')
-
-    # As they are given: inside a traced program all bound parameters are traced.
-    def given(name: str, default: Any) -> Any:
-        if isinstance(values, Mapping):
-            return values.get(name, default)
-        return getattr(values, name)
-
     try:
         params = put_in(env.default_params, values, owner, check_distribution)
         check_groups(distributions(params), owner)
-        check_wrappers(env, given, owner, corners)
+        check_wrappers(env, params, owner)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return params

@@ -17,7 +17,7 @@ from purerl.train import Bound
 
 @dataclasses.dataclass(kw_only=True)
 class Absent:
-    """Options of commands that plan for a device that is not here."""
+    """The option of commands that plan for a device that is not here."""
 
     device: Annotated[
         str | None,
@@ -26,17 +26,10 @@ class Absent:
             f"{', '.join(estimates.names())}, or a YAML file that describes one."
         ),
     ] = None
-    compile: Annotated[
-        bool,
-        option(
-            "Compile for the device of --device where its compiler is installed, which "
-            "takes a minute."
-        ),
-    ] = True
 
 
 def device_of(parsed: Any) -> estimates.Device | None:
-    """Return the device that the flags name, if any; before the first computation.
+    """Return the device that the flags name, if any.
 
     Raises:
         ConfigError: there is no such device, or nothing is planned.
@@ -48,10 +41,7 @@ def device_of(parsed: Any) -> estimates.Device | None:
             f"--device {parsed.device} is for a plan: add --dry-run, or leave it out "
             "to train on the devices that are here."
         )
-    device = estimates.load_device(parsed.device)
-    if parsed.compile and estimates.is_installed():
-        estimates.allow_without_gpu()
-    return device
+    return estimates.load_device(parsed.device)
 
 
 def show(
@@ -72,11 +62,10 @@ def show(
     costs = []
     for bound in bounds:
         length = segment_length(bound, segment_updates)
-        options = {"lanes": lanes, "is_compiled": parsed.compile}
-        costs.append(estimates.estimate(bound, agents, length, device, **options))
+        costs.append(estimates.estimate(bound, agents, length, device, lanes))
         console.print("\n".join(estimates.lines(bound.env.name, costs[-1])))
     if generations is not None:
         seconds = format_duration(generations * sum(cost.seconds for cost in costs))
         count = with_noun(generations, "generation")
         console.print(f"{count} of these: about {seconds}")
-    console.print("\n".join(estimates.how(costs[-1])))
+    console.print("\n".join(estimates.how(device)))

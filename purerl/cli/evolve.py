@@ -69,7 +69,6 @@ _RESUME = (
     "progress",
     "dry-run",
     "device",
-    "compile",
 )
 
 

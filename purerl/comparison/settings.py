@@ -27,7 +27,7 @@ from purerl.config import (
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedules import ConfigSchedule
 from purerl.serialise import parts
-from purerl.space.design import literal
+from purerl.space.axes import literal
 from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; an

@@ -29,8 +29,7 @@ from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.space.axes import in_a_line, variable_of
-from purerl.space.design import axes_option
+from purerl.space.axes import axes_option, in_a_line, variable_of
 from purerl.storage import folders
 from purerl.sweeps.groups import check_axes
 from purerl.train import make_policy
@@ -455,23 +454,23 @@ class Result(Shown):
                 "go on."
             )
         last, searches = self.steps[-1].after, self.places(seed)
-        # By place among all members, in the order of `states`.
-        scores = dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
+        # In the order of `states`, of those that reached the end.
+        scores, places = last.score[last.parents].tolist(), last.alive.tolist()
         known = [
-            place
-            for place, score in scores.items()
-            if place // self.size in searches and np.isfinite(score)
+            row
+            for row, place in enumerate(places)
+            if place // self.size in searches and np.isfinite(scores[row])
         ]
         if not known:
             raise ConfigError("no member of the search has a score at the end.")
-        place = max(known, key=scores.__getitem__)  # the first of equals
-        number, member = divmod(place, self.size)
+        row = max(known, key=scores.__getitem__)  # the first of equals
+        number, member = divmod(places[row], self.size)
         schedule = self.schedule(self.seeds[number], member)
-        row, point = list(scores).index(place), schedule.values[-1]
+        point = schedule.values[-1]
         return BestMember(
             seed=self.seeds[number],
             member=member,
-            score=float(scores[place]),
+            score=scores[row],
             point=point,
             config=self.space.config_at(point),
             schedule=schedule,

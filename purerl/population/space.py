@@ -14,8 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, checks_together
-from purerl.space.axes import Axis, Choice, LogUniform, ends, in_a_line, is_whole
-from purerl.space.design import expand
+from purerl.space.axes import (
+    Axis,
+    Choice,
+    LogUniform,
+    ends,
+    expand,
+    in_a_line,
+    is_whole,
+)
 from purerl.space.points import FieldAxes, split
 from purerl.sweeps.groups import group_points
 from purerl.types import Array, Overrides

@@ -22,6 +22,7 @@ from purerl.report import plots
 from purerl.report.shown import Shown, View
 from purerl.runner.options import Saved, option, tool
 from purerl.runner.session import Session
+from purerl.runner.trackers.group import begin_anew
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
@@ -104,25 +105,17 @@ class Executor:
         if self._cohort is not None:
             self._compile_seconds += self._cohort.compile_seconds
             self._cohort = None  # Its memory is needed for the next one.
-        return make_cohort(
-            self.bound,
-            request.members,
-            self.lanes,
-            self.length,
-            cache=self._programs,
-        )
+        sizes = self.lanes, self.length
+        return make_cohort(self.bound, request.members, *sizes, cache=self._programs)
 
     def _prepared(self, request: protocol.Request) -> Cohort:
         """The cohort with the members of a request, as they begin."""
-        parents = request.parents
+        cohort, parents = self._cohort, request.parents
         if parents is None:
-            cohort = self._cohort
             if cohort is None or cohort.update > 0:
-                cohort = self._fresh(request)
+                cohort = self._cohort = self._fresh(request)
             cohort.init()
-            self._cohort = cohort
             return cohort
-        cohort = self._cohort
         assert cohort is not None, "the first request has no parents"
         if request.is_copy is not None:
             cohort.copy(parents, request.members.keys, request.is_copy)
@@ -150,18 +143,15 @@ class Finished(Shown):
     def view(self) -> View:
         """Return what the search tells of itself."""
         state = "not finished" if self.states is None else "finished"
-        done = with_noun(len(self.steps), "request")
+        facts = [f"{state}: {with_noun(len(self.steps), 'request')}"]
         scores = [score_of(step.outcome) for step in self.steps]
-        return View(
-            "an own search",
-            [f"{state}: {done}"],
-            lambda ax=None: plots.request_scores(scores, ax),
-            lambda: {
-                "request": np.repeat(np.arange(len(scores)), list(map(len, scores))),
-                "score": np.concatenate(scores) if scores else [],
-            },
-            "score",
-        )
+        numbers = np.repeat(np.arange(len(scores)), list(map(len, scores)))
+        table = {"request": numbers, "score": np.concatenate([[], *scores])}
+
+        def draw(ax: Any = None) -> plots.Picture:
+            return plots.request_scores(scores, ax)
+
+        return View("an own search", facts, draw, lambda: table, "score")
 
 
 def score_of(outcome: protocol.Outcome) -> np.ndarray:
@@ -264,7 +254,7 @@ class _SearchLoop:
         is_extended = store.is_longer(stored, search)
         self.steps, self.states = store.restore(folder, search, is_extended)
         if is_extended:
-            store.begin_trackers_anew(folder, search, self.steps)
+            begin_anew(folder, sum(bool(search.rows(step)) for step in self.steps))
         if asked.extend:
             store.extend_folder(folder, search)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]

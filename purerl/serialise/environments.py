@@ -25,6 +25,7 @@ from purerl.networks import modules
 _DEPTH = 8
 # Longer texts of lists, dictionaries and the like have a digest in their place.
 _LONGEST = 200
+_EMPTY = types.CellType()
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), range, enum.Enum)
 
 
@@ -87,25 +88,24 @@ def env_text(env: Any, above: tuple[Any, ...] = ()) -> str:
         env: Environment.
         above: Objects in which it lies, which are not written again.
     """
-    above = (*above, env)
-    texts = [f"{name}={_text(value, above)}" for name, value in _fields_of(env)]
+    texts = [f"{name}={_text(value, (*above, env))}" for name, value in _parts_of(env)]
     is_alone = not texts and not dataclasses.is_dataclass(env)
     inside = "" if is_alone else f"({', '.join(texts)})"
-    return f"<{_class_name(type(env))}{inside}>"
+    return f"<{_name(type(env))}{inside}>"
 
 
-def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
+def _parts_of(env: Any) -> Iterator[tuple[str, Any]]:
     """The names and values of what an environment is made of."""
     fields = field_names(env) if dataclasses.is_dataclass(env) else []
     yield from ((name, getattr(env, name)) for name in fields)
     # A class that inherits from a dataclass may have attributes beside its fields.
     for name, value in sorted(getattr(env, "__dict__", {}).items()):
         made_later = getattr(type(env), name, None)
-        if name in fields or isinstance(made_later, functools.cached_property):
-            continue
         # What a physics engine computes differs from machine to machine in the last
         # bits: of an environment that is made by its name that and its options count.
-        if name == "wrapped" and getattr(env, "made_as", None):
+        is_made = name == "wrapped" and getattr(env, "made_as", None)
+        is_cached = isinstance(made_later, functools.cached_property)
+        if name in fields or is_cached or is_made:
             continue
         is_plain = isinstance(value, (*_SIMPLE, tuple)) or _is_array(value)
         if is_plain or is_env(value) or not name.startswith("_"):
@@ -116,62 +116,45 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
     if isinstance(value, _SIMPLE):
         return repr(value)
     if len(above) > _DEPTH or any(value is other for other in above):
-        return _class_name(type(value))
+        return _name(type(value))
     if is_env(value):
         return env_text(value, above)
+    above = (*above, value)
     if _is_array(value):
         array = np.asarray(value)
-        shape = f"{array.dtype}{list(array.shape)}"
         is_numbers = array.dtype != object
         content = array.tobytes() if is_numbers else repr(array.tolist()).encode()
+        shape = f"{array.dtype}{list(array.shape)}"
         return f"{shape}:{_digest(shape.encode() + content)}"
-    name, inside = _parts(value)
-    if inside is None:
-        return name
-    if isinstance(inside, Mapping):
-        texts = [
-            f"{_text(key, above)}: {_text(inside[key], (*above, value))}"
-            for key in inside
-        ]
-        texts.sort()
+    value = getattr(value, "__wrapped__", value)  # Functions of `jax.jit` have one.
+    if isinstance(value, Mapping):
+        name, pairs = "dict", value.items()
+        inside = sorted(f"{_text(key, above)}: {_text(x, above)}" for key, x in pairs)
+    elif isinstance(value, list | tuple):
+        name, inside = type(value).__name__, [_text(x, above) for x in value]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, name) for name in field_names(value)]
+        name, inside = _name(type(value)), [_text(x, above) for x in parts]
+    elif isinstance(value, types.FunctionType):
+        cells = [x.cell_contents for x in value.__closure__ or () if x != _EMPTY]
+        parts = [*cells, *(value.__defaults__ or ()), value.__kwdefaults__]
+        name, inside = _name(value), [_text(x, above) for x in parts]
     else:
-        texts = [_text(each, (*above, value)) for each in inside]
-    text = f"{name}({', '.join(texts)})"
+        return _name(value if hasattr(value, "__qualname__") else type(value))
+    text = f"{name}({', '.join(inside)})"
     return text if len(text) <= _LONGEST else f"{name}:{_digest(text.encode())}"
 
 
-def _parts(value: Any) -> tuple[str, Any]:
-    """The name of a group of values, of a record or of a function, and its parts."""
-    if isinstance(value, Mapping):
-        return "dict", value
-    if isinstance(value, list | tuple):
-        return type(value).__name__, value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [getattr(value, name) for name in field_names(value)]
-        return _class_name(type(value)), fields
-    value = getattr(value, "__wrapped__", value)  # Functions of `jax.jit` have one.
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    if name is None:
-        return _class_name(type(value)), None
-    name = f"{getattr(value, '__module__', None) or type(value).__name__}.{name}"
-    if not isinstance(value, types.FunctionType):
-        return name, None
-    if "site-packages" in value.__code__.co_filename:
-        return name, None
-    cells = [x.cell_contents for x in value.__closure__ or () if x != types.CellType()]
-    return name, [*cells, *(value.__defaults__ or ()), value.__kwdefaults__]
-
-
 def _is_array(value: Any) -> bool:
-    if isinstance(value, Tracer) or not isinstance(
-        value, np.ndarray | np.generic | jax.Array
-    ):
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    if not is_array or isinstance(value, Tracer):
         return False
     return not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def _class_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def _name(value: Any) -> str:
+    """Module and name of a class or a function."""
+    return f"{getattr(value, '__module__', None)}.{value.__qualname__}"
 
 
 def _digest(data: bytes) -> str:

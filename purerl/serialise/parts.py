@@ -96,22 +96,19 @@ def parse_terms(value: Any) -> Any:
 
 def _named(cls: type, values: dict[Any, Any], known: list[str]) -> dict[str, Any]:
     """Values by name, those that were given by their place too."""
-    found = {n: v for n, v in values.items() if not isinstance(n, int)}
-    for place in (name for name in values if isinstance(name, int)):
-        if place >= len(known):
-            raise ConfigError(
-                f"{cls.__name__} was given more values than it takes: "
-                f"{', '.join(known)}."
-            )
-        name, value = known[place], values[place]
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(name, int):
+            if name >= len(known):
+                raise ConfigError(
+                    f"{cls.__name__} was given more values than it takes: "
+                    f"{', '.join(known)}."
+                )
+            name = known[name]
         if name in found:
-            raise ConfigError(
-                f"{cls.__name__} was given {name} twice, as {value!r} by its place and "
-                f"as {found[name]!r} by its name; leave one of them out."
-            )
-        found[name] = value
-    for name in found:
+            raise ConfigError(f"{cls.__name__} was given {name} twice; leave one out.")
         check_known(name, known, cls.__name__)
+        found[name] = value
     return found
 
 
@@ -126,13 +123,9 @@ def _part_field(cls: type, field: dataclasses.Field, value: Any) -> Any:
     leaf_each = (schedules.Schedule, randomisation.Distribution)
     if is_structure and modules.is_written(value):
         return modules.parse(field.name, value)
-    if is_structure or (issubclass(cls, leaf_each) and _is_list(value)):
+    if is_structure or (issubclass(cls, leaf_each) and isinstance(value, list | tuple)):
         return as_tuples(value)  # The numbers of these are a leaf each.
     return _arrays(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def _arrays(value: Any) -> Any:

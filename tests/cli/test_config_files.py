@@ -170,4 +170,4 @@ def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
 )
 def test_a_value_by_its_place_and_its_name_is_a_sentence(flag, text, name, capsys):
     assert main(["train", "--dry-run", flag, text]) == 2
-    assert f"was given {name} twice, as " in capsys.readouterr().err
+    assert f"was given {name} twice; leave one out" in capsys.readouterr().err

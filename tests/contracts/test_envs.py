@@ -10,13 +10,10 @@ from purerl.envs.registry import GYMNAX_IDS
 from tests.envs.episodes import played
 from tests.helpers import slow_but
 
-OWN_IDS = [
-    id for id in envs.registered() if envs.registry._ENTRIES[id].source == "purerl"
-]
+OWN_IDS = [id for id in envs.registered() if envs.source_of(id) == "purerl"]
 OPTIONS = [
     ("Doors-v0", {"observation": "planes"}),
     ("Doors-v0", {"size": (7, 9)}),
-    ("Doors-v0", {"observation": "coordinates"}),
     ("probe/chain", {"length": 9}),
     ("probe/chain", {"continuous": True}),
     ("CliffWalking-v0", {"size": (4, 12), "cliff_ends": False}),

@@ -1,7 +1,8 @@
 """Trajectories and weights with which DiscoRL's authors' code was run, and ours is.
 
 Everything is drawn by NumPy from fixed seeds in float64. What the authors' code made of
-it in float64 is in `disco_reference.npz`, which `tests.contrib.disco_reference` wrote.
+it in float64 is in `disco_reference.npz`; tests/contrib/disco_reference.py of commit
+ffab7c12 wrote it.
 """
 
 from typing import Any, NamedTuple

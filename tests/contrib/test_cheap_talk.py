@@ -99,11 +99,6 @@ def test_a_silent_channel_says_zero(env):
     assert (obs[4:] == 0).all() and (obs[:4] != 0).all()
 
 
-@pytest.mark.slow(optimised=False)
-def test_with_weights_it_keeps_the_contract(env, params):
-    envs.check(env, params.replace(max_steps_in_episode=500))
-
-
 def test_by_name_with_options():
     made = envs.make("cheap-talk/CartPole-v1", size=3, hidden_size=5)
     assert made == CheapTalk(CartPole(), 3, 5)

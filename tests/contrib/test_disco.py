@@ -15,9 +15,7 @@ from purerl.acting.rollout import Transition
 from purerl.config import ConfigError
 from purerl.contrib.disco import algorithm as disco
 from purerl.contrib.disco import learner as disco_learner
-from purerl.contrib.disco.learner import ActionModel, Predictions
 from purerl.learning import optimiser
-from purerl.networks.torsos import MLP
 from purerl.rules import DiscoRule
 from tests import boxes
 from tests.contrib import disco_case as known
@@ -123,16 +121,6 @@ def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors, referenc
 # The network.
 
 
-def test_the_network_knows_actions_apart_and_forgets_nothing_at_first():
-    network = ActionModel(MLP((4,), "relu"), 3, 2, 5, 4, 3, (3,))
-    params = network.init(jax.random.key(0), jnp.zeros((1, 2)))
-    found: Predictions = network.apply(params, jnp.ones((7, 2)))  # type: ignore[assignment]
-    assert [x.shape[1:] for x in found] == [(3,), (2,), (3, 2), (3, 5), (3, 3)]
-    assert np.ptp(found.q, axis=1).min() > 1e-4
-    bias = params["params"]["gates"]  # of i, f, g, o
-    np.testing.assert_array_equal(bias, [0] * 3 + [1] * 3 + [0] * 6)
-
-
 # The update.
 
 
@@ -218,12 +206,6 @@ def test_a_step_is_clipped_number_by_number(from_authors):
     )
     assert (np.abs(free) > 0.01).any() and (np.abs(free) < 0.01).any()
     np.testing.assert_allclose(clipped, np.clip(free, -0.01, 0.01), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_an_agent_of_a_learned_rule_keeps_the_contract():
-    # The contract's row has the default rule; vmapped agents are what they are alone.
-    purerl.check(tiny(rule=RULE))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ import optax
 import pytest
 from flax import struct
 
-from purerl import networks
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.config import ConfigError
-from purerl.contrib.open import DECAYS, dormancy, shapes_of
+from purerl.contrib.open import DECAYS, shapes_of
 from purerl.keys import update_keys
-from purerl.networks.torsos import CNN, Impala, Nature
 from purerl.optimisers import OpenOptimiser
 from purerl.optimisers.learned import layout_of, noise_at, seed_of
 from purerl.train import bind
@@ -161,19 +159,6 @@ def test_a_course_of_steps_is_that_of_flaxs_modules():
         np.testing.assert_allclose(one - before, other - before, rtol=2e-3, atol=2e-6)
 
 
-def test_a_unit_is_as_active_as_it_is_beside_its_layer():
-    params = make_layers()
-    layout = layout_of(params)
-    found = np.split(dormancy(layout, ACTIVITY, params), np.cumsum(layout.sizes)[:-1])
-    facts = [fact for network in ("actor", "critic") for fact in BY_LEAF[network]]
-    for got, leaf, (units, _) in zip(
-        found, jax.tree.leaves(params), facts, strict=True
-    ):
-        expected = np.broadcast_to(units, leaf.shape).ravel()
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(dormancy(layout, None, params), 1.0)
-
-
 @pytest.mark.parametrize(("sizes", "total"), [((16, 8), 1211), ((32, 16), 3571)])
 def test_a_published_vector_is_read_in_its_order(sizes, total, tmp_path):
     """Every number lands where `ravel_pytree` took it from in the authors' pytree."""
@@ -262,28 +247,3 @@ def test_ppo_tells_the_epoch_and_how_active_its_units_are(target_kl):
     kernel, bias = (np.asarray(layer[name]) for name in ("kernel", "bias"))
     units = np.tanh(np.asarray(obs) @ kernel + bias)
     np.testing.assert_allclose(means[0], np.abs(units).mean(0).sum(), rtol=1e-5)
-
-
-IMAGES = {
-    "cnn": CNN((5,), "relu", layer_norm=True),
-    "nature": Nature(dense_size=6),
-    "impala": Impala((4, 3), blocks=1, dense_size=6, activation="tanh"),
-}
-
-
-@pytest.mark.parametrize("name", IMAGES)
-def test_convolutions_note_how_active_their_channels_are(name):
-    network = IMAGES[name]
-    images = jax.random.uniform(jax.random.key(0), (2, 3, 36, 36, 2))
-    params = jax.jit(network.init)(jax.random.key(1), images)
-    _, noted = network.apply(params, images, mutable=networks.COLLECTION)
-    activity = {"actor": noted[networks.COLLECTION]}
-    layout = layout_of({"actor": params})
-    found = dormancy(layout, activity, params)
-    for path, ratios in zip(
-        layout.names, np.split(found, np.cumsum(layout.sizes)[:-1]), strict=True
-    ):
-        if "LayerNorm" in path[-2]:
-            continue
-        # Each layer's units differ, and are 1 on average.
-        assert ratios.std() > 0 and ratios.mean() == pytest.approx(1.0, rel=1e-4)

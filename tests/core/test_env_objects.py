@@ -255,13 +255,6 @@ def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path)
         assert done.stdout == "{'type': 'lab:Own'} True\n"
 
 
-def test_circles_and_long_texts_end():
-    ring = Plain(size=3)
-    ring.inner = Plain(outer=ring)
-    assert written(ring).count("Plain") == 3
-    assert len(written(Plain(x=list(range(100_000))))) < 100
-
-
 def test_the_words_are_the_same_in_another_process():
     code = """
         from tests.core.test_env_objects import PAIRS, written

@@ -1,6 +1,5 @@
 """EnvPool's environments as training on the host sees them."""
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -173,51 +172,6 @@ def test_a_seed_fixes_every_environment():
     assert np.isfinite(four.reset(2**31 - 1)).all()  # the largest that training gives
     four.close()
     two.close()
-
-
-def test_spaces_and_numbered_states():
-    env = envs.make("envpool/FrozenLake-v1")
-    assert repr(env.observation_space()) == "Discrete(16)"
-    assert repr(env.action_space()) == "Discrete(4)"
-    assert env.default_params.max_steps_in_episode == 100
-    lanes = env.start(3)
-    obs = lanes.reset(0)
-    assert obs.dtype == np.int32
-    np.testing.assert_array_equal(obs, [0, 0, 0])
-    holes, goal = {5, 7, 11, 12}, 15
-    fell = 0
-    for _ in range(60):
-        step = lanes.step(np.array([2, 1, 2]))
-        for i in range(3):
-            over = int(step.next_obs[i]) in holes | {goal}
-            assert step.terminated[i] == over
-            assert step.reward[i] == (step.next_obs[i] == goal)
-            assert step.obs[i] == (0 if over else step.next_obs[i])
-            fell += over
-    assert fell > 5
-    lanes.close()
-
-
-def test_actions_of_a_box_are_taken():
-    """Pendulum of EnvPool by the formulas of Gymnasium's."""
-    env = envs.make("envpool/Pendulum-v1")
-    assert env.action_space().shape == (1,)
-    lanes = env.start(2)
-    obs = lanes.reset(3)
-    reference = gymnasium.make("Pendulum-v1").unwrapped
-    for t in range(30):
-        # Beyond the bounds too, to which they are clipped.
-        action = np.array([[2.5 * np.sin(t)], [-1.0]], np.float32)
-        step = lanes.step(action)
-        for i in range(2):
-            reference.reset()
-            angle = np.arctan2(obs[i, 1], obs[i, 0])
-            reference.state = np.array([angle, obs[i, 2]], float)
-            expected, reward, *_ = reference.step(action[i])
-            np.testing.assert_allclose(step.next_obs[i], expected, atol=2e-5)
-            np.testing.assert_allclose(step.reward[i], reward, atol=2e-4)
-        obs = step.obs
-    lanes.close()
 
 
 def test_the_channels_of_pictures_come_last():

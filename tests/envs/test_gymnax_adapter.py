@@ -14,7 +14,6 @@ from purerl.envs.adapters.adapt import ContractEnvironment
 from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnax import GymnaxEnvironment
 from purerl.envs.cartpole import CartPole
-from purerl.envs.spaces import Box, Discrete
 from tests.envs.episodes import played
 
 # The package's own code broadcasts across ranks here and there; ours does not.
@@ -57,15 +56,6 @@ def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     assert (mine.terminated | mine.truncated).sum() >= 3  # Episodes did end.
 
 
-def test_spaces_and_parameters_are_gymnaxs():
-    env = envs.make("Pendulum-v1")
-    assert isinstance(env.action_space(), Box)
-    assert (env.action_space().low[0], env.action_space().high[0]) == (-2.0, 2.0)
-    assert env.default_params == gymnax.make("Pendulum-v1")[1]
-    assert isinstance(envs.make("Breakout-MinAtar").action_space(), Discrete)
-    assert envs.describe("Pendulum-v1").source == "gymnax"
-
-
 def test_constructor_options_reach_gymnax():
     assert envs.make("DeepSea-bsuite", size=4).observation_space().shape == (4, 4)
     with pytest.raises(ValueError, match=r"options of DeepSea-bsuite were \['depth'\]"):
@@ -104,15 +94,6 @@ def test_a_wrapper_is_not_bypassed():
     assert not env.steps_without_reset
     with pytest.raises(NotImplementedError, match="known by its `reset` and `step`"):
         env.step_env(KEY, state, jnp.int32(1), env.default_params)
-
-
-def test_gymnaxs_flatten_wrapper_works_over_ours():
-    env = wrappers.FlattenObservationWrapper(
-        envs.make("Doors-v0", observation="planes")
-    )
-    obs, state = env.reset(KEY)
-    out = env.step(KEY, state, jnp.int32(4))
-    assert obs.shape == out[0].shape == out[5]["final_observation"].shape == (675,)
 
 
 def test_a_step_without_final_observation_is_refused():
@@ -210,8 +191,3 @@ def test_pictures_of_minatar_are_zeros_and_ones(name):
     ).finite_observations
     obs, _ = env.reset(jax.random.key(0))
     assert set(np.unique(obs)) == {0.0, 1.0}
-
-
-def test_other_observations_of_gymnax_are_looked_at():
-    assert not envs.make("Pendulum-v1").finite_observations
-    assert not envs.make("Reacher-misc").finite_observations

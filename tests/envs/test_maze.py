@@ -14,7 +14,6 @@ from purerl.envs.maze import (
     TURN_LEFT,
     TURN_RIGHT,
     UNREACHABLE,
-    MazeState,
 )
 
 SIZE, VIEW, LIMIT, LEVELS = (5, 6), 3, 40, 24
@@ -171,20 +170,6 @@ def test_the_shortest_way_by_hand(walls, direction, goal, expected):
     best = 1 - 0.9 * expected / 8 if expected <= 8 else 0.0
     assert env.optimal_return(params) == pytest.approx(best)
     assert env.optimal_return(params.replace(max_steps_in_episode=1)) == 0.0
-
-
-def test_the_last_step_on_the_goal_terminates():
-    env, params = level(["...", "...", "..."], goal=(0, 1), max_steps_in_episode=7)
-    state = MazeState(jnp.int32(6), jnp.array([0, 0]), jnp.int32(0))
-    key = jax.random.key(0)
-    *_, reward, terminated, truncated, _ = env.step(
-        key, state, jnp.int32(FORWARD), params
-    )
-    assert terminated and not truncated and reward == pytest.approx(0.1)
-    *_, reward, terminated, truncated, _ = env.step(
-        key, state, jnp.int32(TURN_LEFT), params
-    )
-    assert truncated and not terminated and reward == 0.0
 
 
 @pytest.mark.parametrize("size", [(3, 3), (4, 4), (4, 7), (5, 5), (8, 6)])

@@ -7,7 +7,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs import probe
-from purerl.envs.probe import ChainMDP, ChainParams
+from purerl.envs.probe import ChainMDP
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(jax.random.key(1), 64)
@@ -105,37 +105,6 @@ def _chain_episodes(env, params):
     return episodes
 
 
-def _fixed_point(env, params, gamma, lam):
-    """Iterate lambda-return targets averaged over all visits until they stand still."""
-    episodes = _chain_episodes(env, params)
-    values = np.zeros(env.length + 1)
-    for _ in range(200):
-        total, visits = np.zeros(env.length + 1), np.zeros(env.length + 1)
-        for rows in episodes:
-            target = 0.0
-            for position, reward, terminated, truncated in reversed(rows):
-                if terminated:
-                    after = 0.0
-                elif truncated:
-                    after = values[position + 1]
-                else:
-                    after = (1 - lam) * values[position + 1] + lam * target
-                target = reward + gamma * after
-                total[position] += target
-                visits[position] += 1
-        values = np.divide(total, visits, out=np.zeros_like(total), where=visits > 0)
-    return values[:-1]
-
-
-@pytest.mark.parametrize(("length", "limit"), [(5, 3), (6, 2), (4, 1), (7, 5)])
-@pytest.mark.parametrize("lam", [0.0, 0.9, 1.0])
-def test_chain_values_are_those_of_its_episodes(length, limit, lam):
-    env = ChainMDP(length)
-    params = ChainParams(limit, 2.0)
-    right = _fixed_point(env, params, 0.9, lam)
-    np.testing.assert_allclose(right, env.optimal_values(0.9, params), atol=1e-7)
-
-
 def test_chain_flags_and_observations():
     env = ChainMDP(5)
     rows = _chain_episodes(env, env.default_params)
@@ -146,18 +115,3 @@ def test_chain_flags_and_observations():
     assert [e[-1][1:] for e in rows] == [(0, False, True)] * 2 + [(1, True, False)] * 3
     starts = jax.vmap(lambda key: env.reset(key)[0])(KEYS)
     assert (starts.sum(axis=1) == 1).all() and (starts.sum(axis=0) > 0).all()
-
-
-@pytest.mark.parametrize("action", [-1.0, 0.0, 1.0])
-def test_a_chain_of_continuous_actions_is_the_same_chain(action):
-    env, twin = ChainMDP(5, continuous=True), ChainMDP(5)
-    assert env.action_space().contains(jnp.array([action]))
-    _, state = env.reset(KEY)
-    for _ in range(6):
-        step = env.step(KEY, state, jnp.array([action]))
-        same = twin.step(KEY, state, jnp.int32(0))
-        for one, other in zip(
-            jax.tree.leaves(step), jax.tree.leaves(same), strict=True
-        ):
-            np.testing.assert_array_equal(one, other)
-        state = step[1]

@@ -77,7 +77,7 @@ OPTIONS = [
     ("ObjectGrid-v0", {"size": (2, 2), "num_objects": 4}, "num_objects .* most 3 on"),
     ("GridWorld-v0", {"goal": (8, 0)}, "goal must be a cell of the grid"),
     ("GridWorld-v0", {"goal": (7, 11)}, "must be two cells"),
-    ("GridWorld-v0", {"size": 5}, r"size must be two whole numbers, got 5; for"),
+    ("GridWorld-v0", {"size": 5}, "size must be two whole numbers, such as .*, got 5"),
     ("CliffWalking-v0", {"size": (1, 9)}, "size must be at least 2 x 3"),
     ("CliffWalking-v0", {"start": (0, 0)}, "start must be the lower corner"),
     ("KArmedBandit-v0", {"num_arms": 1}, "num_arms must be a whole number of at least"),
@@ -133,22 +133,21 @@ def test_the_same_cell_may_run_twice_but_nothing_else_takes_the_id():
 
 @pytest.mark.usefixtures("clean_registry")
 @pytest.mark.parametrize(
-    ("id", "factory", "error", "sentence"),
+    ("id", "sentence"),
     [
-        ("CartPole-v1", CartPole, ValueError, "already registered"),
-        ("gymnasium/Mine-v0", CartPole, ValueError, "begins with gymnasium/, under"),
-        ("New-v0", 3, TypeError, "'New-v0' must be callable, got 3"),
+        ("CartPole-v1", "already registered"),
+        ("gymnasium/Mine-v0", "begins with gymnasium/, under"),
     ],
 )
-def test_bad_registrations(id, factory, error, sentence):
-    with pytest.raises(error, match=sentence):
-        envs.register(id, factory)
+def test_bad_registrations(id, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        envs.register(id, CartPole)
 
 
 def test_describe():
-    seen = envs.describe("Doors-v0", observation="coordinates")
+    seen = envs.describe("Doors-v0", observation="planes")
     assert (seen.id, seen.source) == ("Doors-v0", "purerl")
-    assert seen.observation_space.shape == (4,) and seen.action_space.n == 5
+    assert seen.observation_space.shape == (15, 15, 3) and seen.action_space.n == 5
     assert seen.params.max_steps_in_episode == 60
     assert seen.summary.startswith("Walk from the bottom row")
 

@@ -6,7 +6,6 @@ installed.
 
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from doors_agents import config as settings
@@ -133,20 +132,6 @@ def test_replay_keeps_the_last_and_samples_all_of_them():
     drawn = replay.sample(RNG, 8)
     for i, number in enumerate(drawn.reward):
         np.testing.assert_array_equal(drawn.obs[i], batch(int(number), 1).obs[0])
-
-
-def test_the_decay_of_exploration_is_purerls():
-    from purerl.acting import exploration
-
-    for step in (0, 640, 3200, 6400, 9000):
-        wanted = exploration.epsilon_at(
-            "linear",
-            jnp.uint32(step),
-            start=CONFIG.epsilon_start,
-            end=CONFIG.epsilon_end,
-            steps=CONFIG.epsilon_steps,
-        )
-        assert loop.epsilon_at(CONFIG, step) == pytest.approx(float(wanted), rel=1e-6)
 
 
 class Recorder:

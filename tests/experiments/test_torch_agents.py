@@ -144,20 +144,6 @@ def test_a_gradient_step_is_purerls(name, make, noise, batch, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("make", [torch_td3.TD3, torch_sac.SAC])
-def test_a_policys_step_makes_no_gradient_of_the_critics(make, batch):
-    """A compiled program leaves out what nobody uses, and so must the other side."""
-    grads = []
-    for count in (0, 1):  # The policy is due in the second case.
-        torch.manual_seed(0)
-        agent = make(OBS, 1)
-        agent.count = count
-        agent.learn(batch)
-        grads.append([p.grad for p in agent.critics.parameters()])
-    for without, due in zip(*grads, strict=True):
-        torch.testing.assert_close(due, without, rtol=0, atol=0)
-
-
 def test_mpos_loss_is_purerls(batch):
     parts, learner, own = ours("mpo")
     agent = torch_mpo.MPO(OBS, 1)

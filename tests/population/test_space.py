@@ -8,8 +8,7 @@ import purerl
 from purerl.algorithms import ALGORITHMS
 from purerl.config import config_dataclass
 from purerl.population.space import Space, perturb
-from purerl.space.axes import Choice, LogUniform, Uniform
-from purerl.space.design import expand
+from purerl.space.axes import Choice, LogUniform, Uniform, expand
 
 
 @pytest.mark.parametrize(

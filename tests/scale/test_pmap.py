@@ -15,7 +15,7 @@ from purerl.scale.devices import (
     default_lanes,
     run_blocks,
 )
-from purerl.space.design import expand, size_of
+from purerl.space.axes import expand, size_of
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 pytestmark = pytest.mark.optimised

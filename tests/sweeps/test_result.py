@@ -7,7 +7,7 @@ import pytest
 from purerl.config import ConfigError
 from purerl.losses import ClipDrift, MLPDrift
 from purerl.report.sweep_data import read_scores, rows
-from purerl.space.design import expand
+from purerl.space.axes import expand
 from purerl.sweeps.groups import member_id
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.store import MemberStore

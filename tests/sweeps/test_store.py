@@ -10,7 +10,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
-from purerl.space.design import expand
+from purerl.space.axes import expand
 from purerl.storage import folders
 from purerl.sweeps import store
 from purerl.sweeps.groups import member_id, written

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import purerl
 from purerl.execution import programs
-from purerl.execution.curves import Curves, Segment
+from purerl.execution.curves import Curves, Segment, first_bad_update
 from purerl.execution.programs import Members, Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
@@ -20,28 +21,6 @@ from purerl.train import bind
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_member_is_the_run_of_its_config(tiny, whole):
-    # Other programs (the rate is a constant here), so equal to rounding.
-    run = purerl.run(
-        tiny.replace(learning_rate=RATES[0]),
-        seeds=[3],
-        lanes=LANES,
-        segment_updates=SEGMENT,
-        progress=False,
-    )
-    member = whole.sel(learning_rate=RATES[0], seed=3)
-    for name, values in run.metrics.items():
-        if name == "update":
-            continue
-        np.testing.assert_allclose(member[name], values[0], rtol=2e-3, atol=1e-4)
-    evaluated = run.evaluation["episode_return"][0]
-    np.testing.assert_array_equal(member["evaluation_return"], evaluated)
-    np.testing.assert_array_equal(
-        member["evaluation_env_steps"], run.evaluation["env_steps"][0]
-    )
 
 
 @pytest.mark.slow(optimised=False)
@@ -132,8 +111,6 @@ def test_the_first_bad_update_is_found():
         ),
         "loss": np.array([[1, 1, 1, np.inf], [1, 1, 1, 1], [1] * 4], np.float32),
     }
-    from purerl.execution.curves import first_bad_update
-
     np.testing.assert_array_equal(first_bad_update(metrics), [3, -1, 2])
     # Losses of a warm-up are undefined, which is not bad.
     warm = metrics | {"gradient_steps": np.array([[0, 0, 0, 0], [0] * 4, [1] * 4])}
@@ -167,18 +144,11 @@ def test_results_in_a_folder_are_what_is_in_memory(tiny, whole, tmp_path):
     assert json.loads(loaded.dataset.attrs["axes"]) == ["learning_rate"]
     # A kept agent acts as the one that `run` trains.
     policy = loaded.policy({"learning_rate": 1e-3}, seed=2)
-    run = purerl.run(
-        tiny.replace(learning_rate=RATES[0]),
-        seeds=[2],
-        lanes=LANES,
-        segment_updates=SEGMENT,
-        progress=False,
-    )
-    alone = purerl.make_policy(
-        tiny, jax.tree.map(lambda x: x[0], purerl.scale.host.to_device(run.state))
-    )
+    widths = {"lanes": LANES, "segment_updates": SEGMENT, "progress": False}
+    run = purerl.run(tiny.replace(learning_rate=RATES[0]), seeds=[2], **widths)
     obs = jax.random.normal(jax.random.key(0), (64, 4))
-    assert np.mean(np.asarray(policy(obs) == alone(obs))) > 0.95
+    alone = run.policy(2)(obs)
+    assert np.mean(np.asarray(policy(obs) == alone)) > 0.95
     with pytest.raises(purerl.ConfigError, match="no finished member"):
         loaded.state({"learning_rate": 1e-3}, seed=9)
     with pytest.raises(purerl.ConfigError, match="kept no states"):
@@ -280,7 +250,7 @@ def test_scores_are_the_last_evaluation(whole):
     ("options", "words"),
     [
         ({"lanes": 0}, "lanes must be a positive"),
-        ({"lanes": "best"}, "lanes must be a number or 'auto', got 'best'"),
+        ({"lanes": "best"}, "lanes must be a positive"),
         ({"extend": 8}, "extend must be True or False, got 8"),
         ({"memory_limit": "plenty"}, "memory_limit must be a positive number of bytes"),
         ({"memory_limit": "10kB"}, "a block of 2 lanes needs .* use fewer lanes"),
@@ -301,16 +271,15 @@ def test_lanes_are_halved_until_they_fit(tiny):
     assert result.summary["lanes"] == [2]
 
 
-def test_frozen_rows_do_not_hide_later_members():
-    from types import SimpleNamespace
-
+def test_rows_of_frozen_members_are_unknown_and_counts_stay_exact():
     curves = Curves(SimpleNamespace(evaluate_after=(8,)), 2)
     curves.diverged_at[0] = 2
     ones = np.ones((2, 4), np.float32)
+    odd = 2**24 + 1  # More than float32 holds.
     metrics = {
         "env_steps": np.array([[5, 6, 7, 8]] * 2),
-        "episodes": np.ones((2, 4), int),
-        "episode_return": ones * np.array([[1.0], [3.0]]),
+        "episodes": np.ones((2, 4), int) * np.array([0, 0, 0, odd]),
+        "episode_return": ones * np.array([[1.0], [3.0]], np.float32),
         "episode_length": ones,
         "loss": ones,
     }
@@ -321,25 +290,8 @@ def test_frozen_rows_do_not_hide_later_members():
     assert curves.add(Segment(4, 4, metrics, evaluation)) == 3.0
     np.testing.assert_array_equal(curves.train["loss"][:, 0], [np.nan, 1.0])
     np.testing.assert_array_equal(curves.train["env_steps"][:, 0], [8, 8])
+    np.testing.assert_array_equal(curves.train["episodes"][:, 0], [np.nan, odd])
+    assert curves.train["episode_return"][0].dtype == np.float32
     returns = curves.evaluation["episode_return"][:, 0]
     assert np.isnan(returns[0]).all() and (returns[1] == 1).all()
     np.testing.assert_array_equal(curves.diverged_at, [2, -1])
-
-
-def test_counts_stay_exact_above_what_float32_holds():
-    from types import SimpleNamespace
-
-    curves = Curves(SimpleNamespace(evaluate_after=()), 2)
-    curves.diverged_at[0] = 2
-    ones = np.ones((2, 1), np.float32)
-    metrics = {
-        "env_steps": np.array([[8], [8]]),
-        "episodes": np.full((2, 1), 2**24 + 1),
-        "gradient_steps": np.full((2, 1), 2**24 + 1, np.int32),
-        "episode_return": ones,
-        "episode_length": ones,
-    }
-    curves.add(Segment(4, 1, metrics, {}))
-    for name in ("episodes", "gradient_steps"):
-        np.testing.assert_array_equal(curves.train[name][:, 0], [np.nan, 2**24 + 1])
-    assert curves.train["episode_return"][0].dtype == np.float32

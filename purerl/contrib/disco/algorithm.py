@@ -62,7 +62,7 @@ from purerl.contrib.disco.learner import (
     predict,
     scaled_like,
 )
-from purerl.contrib.disco.rules import CMPORule, check_disco_rule
+from purerl.contrib.disco.rules import CMPORule
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
@@ -74,6 +74,7 @@ from purerl.networks.distributions import make_head
 from purerl.networks.observe import obs_shape, to_features
 from purerl.optimisers import Adam
 from purerl.replay import uniform as ring
+from purerl.rules.check import check_kind
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # Sizes where the rule has no network that reads predictions.
@@ -145,7 +146,8 @@ def validate(config: DiscoConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_disco_rule(config.rule, config.prediction_size)
+    calls = "init() and __call__(inputs, memory, axis_name)"
+    check_kind(config.rule, config.prediction_size, calls, "purerl.rules.CMPORule()")
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
@@ -157,8 +159,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
             "critic must be auto for DiscoConfig, which has one network, got "
             f"{network_config.described(config, 'critic')}; give its layers as torso."
         )
-    if config.critic_gain != 1.0:
-        raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
     checks.check_torso(config, env, "torso")
     if observe.has_mask(checks.check_observations(config, env)):
         raise ConfigError(

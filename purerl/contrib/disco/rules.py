@@ -9,17 +9,9 @@ from flax import struct
 
 from purerl.config import POSITIVE, ConfigError, dynamic
 from purerl.contrib.disco import meta_network
-from purerl.contrib.disco.meta_network import (
-    DiscoInputs,
-    DiscoTargets,
-    Predictions,
-    Values,
-    of_action,
-)
+from purerl.contrib.disco.meta_network import DiscoInputs, DiscoTargets, of_action
 from purerl.learning.small_networks import whole
 from purerl.networks.recurrent import LSTMMemory
-from purerl.registry import tried
-from purerl.rules.check import check_kind, check_shapes
 from purerl.types import PyTree
 
 
@@ -176,45 +168,3 @@ class DiscoRule:
             axis_name: Mapped axis over which trajectories are spread, if any.
         """
         return meta_network.apply(self.layers(), inputs, memory, axis_name)
-
-
-def check_disco_rule(rule: Any, prediction_size: int) -> None:
-    """Refuse what is no rule: called once on shapes, nothing computed.
-
-    Raises:
-        ConfigError: it is no such rule, or does not return targets of the right shapes
-            and a memory of the shapes that it began with.
-    """
-    example = "purerl.rules.CMPORule()"
-    calls = "init() and __call__(inputs, memory, axis_name)"
-    check_kind(rule, prediction_size, calls, example)
-
-    def call() -> Any:
-        memory = jax.eval_shape(rule.init)
-        targets, after = jax.eval_shape(rule, _inputs(prediction_size), memory)
-        return memory, after, tuple(x.shape for x in DiscoTargets(*targets))
-
-    words = f"return targets of a DiscoInputs, as {example} does"
-    memory, after, found = tried("rule", rule, words, call)
-    size = (3, 2, prediction_size)
-    check_shapes(rule, "DiscoTargets", found, ((3, 2, 4), size, size))
-    before, later = (
-        jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), each)
-        for each in (memory, after)
-    )
-    kind = "a memory, and one after it,"
-    check_shapes(rule, kind, later, before)
-
-
-def _inputs(size: int) -> DiscoInputs:
-    """Shapes of trajectories: T = 3, B = 2, A = 4 and M = size."""
-
-    def of(*more: int, dtype: Any = jnp.float32) -> Any:
-        return jax.ShapeDtypeStruct((3, 2, *more), dtype)
-
-    number, each, flag = of(), of(4), of(dtype=jnp.bool_)
-    outputs = Predictions(each, of(size), of(4, size), of(4, 1), of(4, 4))
-    values = Values(number, number, each, number, number, each, number, each)
-    action = of(dtype=jnp.int32)
-    four = (outputs, outputs, outputs, outputs)
-    return DiscoInputs(action, number, flag, flag, each, *four, values)

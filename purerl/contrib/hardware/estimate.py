@@ -7,23 +7,18 @@ Nothing is measured. The time of a block of W lanes is taken to be
 where `t` is the device's time from one dependent kernel to the next, whatever W is.
 """
 
-import importlib.util
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import yaml
-from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
 
 from purerl import serialise
 from purerl.accelerator.kernels import traced_for
 from purerl.config import ConfigError
-from purerl.contrib.hardware.kernels import read
 from purerl.contrib.hardware.work import Work, work_of
 from purerl.execution.format import (
     format_bytes,
@@ -37,18 +32,13 @@ from purerl.execution.memory import (
     MemoryModel,
     fit_lanes,
     lanes_by_shapes,
-    num_bytes,
     traced_memory,
 )
-from purerl.execution.programs import batched
 from purerl.scale.devices import accelerator_lanes
 from purerl.train import Bound, bind, make_segment
 
 FOLDER = Path(__file__).with_name("devices")
 NUMBERS = ("memory", "bandwidth", "flops", "microseconds_per_kernel")
-# The text that tells XLA's compiler what it compiles for, where a device has none: how
-# operations become kernels hardly differs between these GPUs.
-ANY_TARGET = FOLDER / "h200.txtpb"
 
 
 class Device(NamedTuple):
@@ -62,8 +52,6 @@ class Device(NamedTuple):
         microseconds_per_kernel: Time from one kernel to the next one, which waits for
             it, in microseconds.
         sources: Source of each of the four numbers, by its name.
-        target: XLA's description of the device for its compiler, a text; that of an
-            H200 where the device's file names none.
     """
 
     name: str
@@ -72,7 +60,6 @@ class Device(NamedTuple):
     flops: float
     microseconds_per_kernel: float
     sources: Mapping[str, str]
-    target: str
 
 
 def names() -> list[str]:
@@ -111,71 +98,7 @@ def load_device(name: str | Path) -> Device:
             f"device: {', '.join(NUMBERS)} in {path} must be positive numbers, got "
             f"{numbers}."
         )
-    target = path.parent / fields["target"] if "target" in fields else ANY_TARGET
-    rest: Any = (*numbers, sources, target.read_text())
-    return Device(str(fields.get("name", path.stem)), *rest)
-
-
-PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
-# There is no device on which kernels could be timed, so autotuning is off.
-OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
-
-
-def is_installed() -> bool:
-    """Return whether the CUDA plugin of JAX is installed."""
-    return any(importlib.util.find_spec(name) is not None for name in PLUGINS)
-
-
-def allow_without_gpu() -> None:
-    """Let JAX load the compiler where there is no GPU, and compute on the CPU itself.
-
-    It changes settings of this process, and must come before the first computation.
-    """
-    # The plugin looks for a driver unless it is told that there need be none.
-    os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
-    jax.config.update("jax_platforms", "cpu")
-
-
-def compile_segment(
-    bound: Bound, lanes: int, length: int, device: Device
-) -> tuple[int, MemoryModel]:
-    """Return kernels and memory of a block's segment, compiled for a device.
-
-    It takes about a minute.
-
-    Args:
-        bound: Config, environment and plan of all members.
-        lanes: The width of the block, W.
-        length: Updates of the segment, K.
-        device: The device, which need not be here.
-
-    Raises:
-        RuntimeError: the compiler cannot be used here; JAX says why.
-    """
-    described = topologies.get_topology_desc(
-        "1x1x1", platform="cuda", topology="1x1x1", target_config=device.target
-    )
-    place = SingleDeviceSharding(described.devices[0])
-    init, advance = batched(bound, length, None)
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), lanes))
-    with traced_for("cuda"):
-        state = jax.eval_shape(init, keys, {})
-        shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-            (state, {}, jax.ShapeDtypeStruct((), jnp.int32)),
-        )
-        jitted = jax.jit(advance, donate_argnums=0, out_shardings=place)
-        lowered = jitted.lower(*shapes)
-    compiled = lowered.compile(compiler_options=OPTIONS)
-    text, found = compiled.as_text(), compiled.memory_analysis()
-    assert text is not None and found is not None
-    records = max(0, found.output_size_in_bytes - found.alias_size_in_bytes)
-    memory = MemoryModel(
-        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)) / lanes,
-        (found.temp_size_in_bytes + records) / lanes,
-        found.generated_code_size_in_bytes,
-    )
-    return read(text).total(), memory
+    return Device(str(fields.get("name", path.stem)), *numbers, sources=sources)
 
 
 # The share of a device's peaks at which the arithmetic and the bytes of a program's
@@ -195,23 +118,18 @@ class Estimate(NamedTuple):
         agents: Number of agents.
         env_steps: Environment steps of all agents.
         lanes: The width of a block, W.
-        kernels: Kernels of a block's whole training.
-        work: Arithmetic and bytes of one agent's whole training; its kernels are those
-            that shapes say.
+        work: Kernels of a block's whole training, arithmetic and bytes of one agent's.
         memory: Bytes on the device as a function of lanes.
         limit: Bytes that training may take there.
-        is_compiled: Whether kernels and memory are from the compiled GPU program.
     """
 
     device: Device
     agents: int
     env_steps: int
     lanes: int
-    kernels: float
     work: Work
     memory: MemoryModel
     limit: float
-    is_compiled: bool
 
     @property
     def blocks(self) -> int:
@@ -221,7 +139,8 @@ class Estimate(NamedTuple):
     @property
     def kernel_seconds(self) -> float:
         """Seconds that kernels wait for one another."""
-        return self.blocks * self.kernels * self.device.microseconds_per_kernel * 1e-6
+        one = self.device.microseconds_per_kernel * 1e-6
+        return self.blocks * self.work.kernels * one
 
     @property
     def flop_seconds(self) -> float:
@@ -240,25 +159,9 @@ class Estimate(NamedTuple):
         """Seconds of training, without compilation and evaluations."""
         return self.kernel_seconds + self.flop_seconds + self.byte_seconds
 
-    @property
-    def needs(self) -> float:
-        """Bytes while one block is trained alone."""
-        return self.memory.block(self.lanes)
-
-    @property
-    def needs_together(self) -> float:
-        """Bytes while the states of all agents are held, as a run does."""
-        return self.memory.chunk(self.lanes, self.blocks)
-
 
 def estimate(
-    bound: Bound,
-    agents: int,
-    length: int,
-    device: Device,
-    *,
-    lanes: int | None = None,
-    is_compiled: bool = True,
+    bound: Bound, agents: int, length: int, device: Device, lanes: int | None = None
 ) -> Estimate:
     """Estimate what training would take on a device that is not here.
 
@@ -268,8 +171,6 @@ def estimate(
         length: Updates of one call, K.
         device: The device.
         lanes: The width of a block, W; as wide as fits where not given.
-        is_compiled: Whether to compile the program for the device where its compiler
-            is installed, which takes about a minute.
 
     Raises:
         ConfigError: not even one lane fits the memory, or not the lanes asked for.
@@ -292,22 +193,9 @@ def estimate(
             "hidden_sizes, buffer_size or num_envs."
         )
     width = lanes or lanes_by_shapes(memory, accelerator_lanes(agents), 1, limit)
-    kernels = work.kernels
-    is_compiled = is_compiled and is_installed()
-    if is_compiled:
-        try:
-            found, memory = compile_segment(plain, width, length, device)
-        except Exception as error:  # Of a plugin that is not of this JAX, say.
-            raise ConfigError(
-                f"device: the program cannot be compiled for {device.name} here; use "
-                f"--no-compile. {type(error).__name__}: {str(error)[:200]}"
-            ) from error
-        kernels = found * updates / length
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
-    return Estimate(
-        device, agents, steps, width, kernels, work, memory, limit, is_compiled
-    )
+    return Estimate(device, agents, steps, width, work, memory, limit)
 
 
 def lines(env: str, cost: Estimate) -> list[str]:
@@ -316,21 +204,17 @@ def lines(env: str, cost: Estimate) -> list[str]:
     Args:
         env: The name of the environment.
     """
-    device, all_lanes, together = cost.device, cost.blocks * cost.lanes, ""
+    device, all_lanes = cost.device, cost.blocks * cost.lanes
     rate = format_count(cost.env_steps / cost.seconds)
-    if cost.blocks > 1:
-        needs = cost.needs_together
-        fits = "fit too" if needs <= cost.limit else "do not fit: use purerl sweep"
-        together = f"; all states at once ({format_bytes(needs)}) {fits}"
     return [
         f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
         "nothing ran",
         f"  blocks      {with_noun(cost.blocks, 'block')} of "
         f"{with_noun(cost.lanes, 'lane')}",
-        f"  memory      {format_bytes(cost.needs)} for a block, of "
-        f"{format_bytes(cost.limit)} that training may take{together}",
-        f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
-        f"another, {device.microseconds_per_kernel:g} µs each: "
+        f"  memory      {format_bytes(cost.memory.block(cost.lanes))} for a block, of "
+        f"{format_bytes(cost.limit)} that training may take",
+        f"  kernels     {format_count(cost.blocks * cost.work.kernels)} that follow "
+        f"one another, {device.microseconds_per_kernel:g} µs each: "
         f"{cost.kernel_seconds:,.1f} s",
         f"  arithmetic  {format_count(all_lanes * cost.work.flops)}FLOP at "
         f"{PEAK_SHARE:.0%} of {format_count(device.flops)}FLOP/s: "
@@ -344,14 +228,10 @@ def lines(env: str, cost: Estimate) -> list[str]:
     ]
 
 
-def how(cost: Estimate) -> list[str]:
+def how(device: Device) -> list[str]:
     """Return how an estimate was made, as lines of text."""
-    counted = "counted in the compiled GPU program"
-    shapes = "from shapes; kernels were 0.95 to 4.6 times those of ten GPU programs"
     return [
-        f"kernels and memory: {counted if cost.is_compiled else shapes}",
-        "arithmetic and bytes: counted in the traced program; the share of the peak is "
-        "fitted to what PPO took on an H200",
-        f"memory that training may take: 0.8 of the {RESERVED:.0%} that JAX reserves",
-        *(f"{name}: {cost.device.sources[name]}" for name in NUMBERS),
+        "all of it is counted in the traced program; kernels were 0.95 to 4.6 times "
+        "those of ten GPU programs, the share of the peak is fitted to PPO on an H200",
+        *(f"{name}: {device.sources[name]}" for name in NUMBERS),
     ]

@@ -3,8 +3,8 @@
 With small networks the time of a GPU is that of kernels which wait for one another, so
 their number is the figure to bring down, and it has no noise.
 
-This module imports nothing but the standard library: benchmarks also read the programs
-of peers with it, in environments without the packages of purerl.
+This module imports nothing but the standard library: programs of peers are read with
+it in environments without the packages of purerl.
 """
 
 import re
@@ -128,30 +128,21 @@ def _branches(line: str) -> list[str]:
     return re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", line)
 
 
-def lines(loop: Loop, is_listed: bool = False) -> list[str]:
+def lines(loop: Loop, is_listed: bool = False, what: str = "", depth: int = 0) -> list:
     """Return a loop as lines of text, indented by depth.
 
     Args:
         loop: The loop.
         is_listed: Whether to name every kernel.
+        what: What it is, in words; the number of its turns where not given.
     """
-    return _lines(loop, _times(loop), is_listed, 0)
-
-
-def _lines(loop: Loop, what: str, is_listed: bool, depth: int) -> list[str]:
-    found = [f"{'  ' * depth}{what} {len(loop.kernels)} kernels"]
-    if is_listed:
-        found += [
-            f"{'  ' * (depth + 2)}{k.op} {k.shape} <- {k.source[-90:]}"
-            for k in loop.kernels
-        ]
+    turns = "? x" if loop.trips is None else f"{loop.trips:,} x"
+    found = [f"{'  ' * depth}{what or turns} {len(loop.kernels)} kernels"]
+    for k in loop.kernels if is_listed else ():
+        found.append(f"{'  ' * (depth + 2)}{k.op} {k.shape} <- {k.source[-90:]}")
     for each in loop.inner:
-        found += _lines(each, _times(each), is_listed, depth + 1)
+        found += lines(each, is_listed, "", depth + 1)
     for sides in loop.branchings:
         for side in sides:
-            found += _lines(side, f"one of {len(sides)} sides:", is_listed, depth + 1)
+            found += lines(side, is_listed, f"one of {len(sides)} sides:", depth + 1)
     return found
-
-
-def _times(loop: Loop) -> str:
-    return "? x" if loop.trips is None else f"{loop.trips:,} x"
