@@ -87,7 +87,10 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     lead = f"{folder} holds {words_of(kind)}{why}."
     if kind not in KINDS:
         return f"{lead} This version does not know that kind; give another folder."
-    return f"{lead} Repeat the call that wrote it to go on with it."
+    return (
+        f"{lead} purerl.load({str(folder)!r}) reads it, and the call that wrote it goes "
+        "on with it; give another folder for anything else."
+    )
 
 
 # What wrote a folder.
