@@ -91,8 +91,8 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     if kind not in KINDS:
         return f"{lead} This version does not know that kind; give another folder."
     return (
-        f"{lead} purerl.load({str(folder)!r}) reads it, and the call that wrote it goes "
-        "on with it; give another folder for anything else."
+        f"{lead} purerl.load({str(folder)!r}) reads it, and the call that wrote it "
+        "goes on with it; give another folder for anything else."
     )
 
 
