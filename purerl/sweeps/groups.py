@@ -28,7 +28,7 @@ from purerl.config import (
     validate_field,
 )
 from purerl.randomisation import is_random
-from purerl.space.points import split, with_algorithm, with_randomised, with_static
+from purerl.space.points import split, with_algorithm, with_static
 from purerl.tracing import read_by
 from purerl.train import Bound, bind, check_may_move, check_time_limit, evaluate_agent
 from purerl.train.reads import (
@@ -200,9 +200,8 @@ def _group(
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
     identity = [name_of(base), written(static), _structures(base, dynamic)]
-    start = with_static(base, static)
-    config = with_randomised(start, dynamic)
-    if config is not start:
+    config = with_static(base, static, dynamic)
+    if is_random(config.env_params) != is_random(base.env_params):
         # Its evaluations are planned for the time limit that the point has alone.
         identity.append(_time_limit(config))
     name = digest(identity)

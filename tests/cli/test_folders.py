@@ -93,7 +93,7 @@ def test_what_no_command_knows_is_said_too(tmp_path):
 
 
 def test_a_run_cannot_begin_in_the_folder_of_a_sweep(swept):
-    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a run."):
+    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a run"):
         purerl.run(tiny_config(), out=swept, progress=False)
 
 
