@@ -89,7 +89,9 @@ def choose(
     unused = {
         name.rpartition(".")[0]
         for name, value in scales.items()
-        if name.endswith(".count") and _is_known(value) and not np.any(value)
+        if name.endswith(".count")
+        and _is_known(value)
+        and not np.any(np.asarray(value))
     }
     used = {n: x for n, x in scales.items() if n.rpartition(".")[0] not in unused}
     return chosen | used
@@ -324,11 +326,6 @@ def begin(
     config, num_updates = bound.config, bound.plan.num_updates
     shapes = jax.eval_shape(init, key)
     if isinstance(start, Mapping):
-        if first_update:
-            raise ConfigError(
-                f"first_update is {first_update}, and a run begins with networks alone "
-                "at update 0; leave it out."
-            )
         check_scale(start, config)
         networks = taken_by(start, shapes)
         check_networks(networks, shapes)

@@ -4,17 +4,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
-from rich.console import Console
-
 from purerl.cli import flags, settings
 from purerl.cli.train import base_config
+from purerl.execution.format import format_bytes, with_noun
 from purerl.sweeps import plan
-from purerl.sweeps.loop import lanes_table
 
 
 @dataclasses.dataclass(kw_only=True)
 class FindLanes:
-    """Measure training throughput over lane widths, as `sweep --lanes auto` does."""
+    """Measure training throughput over lane widths, for `--lanes`."""
 
     widths: Annotated[
         tuple[int, ...],
@@ -36,7 +34,13 @@ def main(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         seconds=parsed.seconds,
     )
-    console = Console(highlight=False)
-    console.print(lanes_table(rates))
-    console.print(f"fastest: --lanes {plan.best_of(rates)}")
+    best = max(rate.steps_per_second for rate in rates)
+    for rate in rates:
+        print(
+            f"{with_noun(rate.lanes, 'lane')}: {rate.steps_per_second:,.0f} steps/s "
+            f"with all workers busy ({rate.steps_per_second / best:.0%} of the best), "
+            f"{format_bytes(rate.memory)} a worker, "
+            f"compiled in {rate.compile_seconds:.1f} s"
+        )
+    print(f"fastest: --lanes {plan.best_of(rates)}")
     return 0

@@ -114,9 +114,8 @@ def show_plan(asked: SweepOptions) -> None:
     """Print the plan of a sweep with a folder, which is not made."""
     given = asked.of(SweepOptions) | {"out": asked.out or Path("runs"), "extend": False}
     planned = plans.plan(asked.config, **given)
-    console = Console()
-    console.print(sweeps.plan_table(planned))
-    console.print(sweeps.plan_lines(planned), highlight=False)
+    lines = sweeps.plan_lines(planned)
+    Console().print(lines, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_sweep(result: SweepResult) -> None:

@@ -1,7 +1,6 @@
 """Memory: what programs need, as shapes or the compiler say, and what there is."""
 
 import contextlib
-import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -65,23 +64,6 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
         return free_memory(workers[0])
     by_device = {worker.device: worker for worker in workers}
     return sum(free_memory(worker) for worker in by_device.values())
-
-
-def peak_memory(workers: Sequence[Worker]) -> float:
-    """Return the most bytes in use so far: of the devices where known, or the process.
-
-    It is NaN where nobody counts them.
-    """
-    devices = dict.fromkeys(worker.device for worker in workers)
-    stats = [device.memory_stats() for device in devices]
-    if None not in stats:
-        return float(sum(each["peak_bytes_in_use"] for each in stats if each))
-    try:
-        with open("/proc/self/status") as file:
-            values = dict(line.split(":", 1) for line in file)
-        return 1024.0 * int(values["VmHWM"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return math.nan
 
 
 def parse_bytes(text: str | float | None) -> float | None:
@@ -166,18 +148,14 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
         worker: The worker whose free memory counts.
 
     Raises:
-        ConfigError: not even one lane fits, with both sizes and the largest array.
+        ConfigError: not even one lane fits, with both sizes.
     """
     need, free = least_bytes(shapes) / lanes, free_memory(worker)
     if need <= free:
         return
-    leaves, _ = jax.tree_util.tree_flatten_with_path(shapes)
-    path, largest = max(leaves, key=lambda entry: num_bytes(entry[1]))
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise ConfigError(
         f"memory: one agent needs at least {format_bytes(need)}, and "
-        f"{format_bytes(free)} is free; its largest array ({name}) has "
-        f"{largest.size // lanes:,} numbers. Use a smaller network (hidden_sizes), a "
+        f"{format_bytes(free)} is free. Use a smaller network (hidden_sizes), a "
         "smaller replay buffer (buffer_size) or fewer environments (num_envs)."
     )
 

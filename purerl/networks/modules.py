@@ -227,7 +227,7 @@ def tried(name: str, module: nn.Module, words: str, *inputs: PyTree) -> Any:
     """
 
     def made(*inputs: PyTree) -> Any:
-        variables = copied(module).init(jax.random.key(0), *inputs)
+        variables: Any = copied(module).init(jax.random.key(0), *inputs)
         return copied(module).apply({"params": variables.get("params", {})}, *inputs)
 
     try:

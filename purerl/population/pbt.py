@@ -7,7 +7,7 @@ search finds a schedule of hyperparameters, not one setting.
 
 import dataclasses
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from purerl import auto
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.execution.programs import check_divides
 from purerl.population import search as common
 from purerl.population.schedules import ConfigSchedule
@@ -64,28 +64,18 @@ def truncation(
     count = min(math.ceil(quantile * size - 1e-9), size // 2)
     top = healthy[: max(count, 1)]
     known = np.isfinite(fitness.score)
-    if known.any():
-        top = top[known[top]]
-    else:
-        top = healthy  # Nothing tells them apart yet.
+    score = np.where(known, fitness.score, -np.inf)  # Unknown is below every number.
+    # Where nothing is known, nothing tells them apart yet.
+    top = top[known[top]] if known.any() else healthy
     bottom = order[size - count :]
     parents = np.arange(size)
     for member in range(size):
         rng = np.random.default_rng([*stream, member, _EXPLOIT])
         parent = int(top[rng.integers(len(top))])
-        if fitness.diverged[member]:
-            parents[member] = parent
-        elif member in bottom and _is_better(fitness, parent, member):
+        is_worse = member in bottom and score[parent] > score[member]
+        if fitness.diverged[member] or is_worse:
             parents[member] = parent
     return parents
-
-
-def _is_better(fitness: common.Fitness, one: int, other: int) -> bool:
-    """Return whether `one` scores higher; an unknown score is below every known one."""
-    if not np.isfinite(fitness.score[one]):
-        return False
-    unknown = not np.isfinite(fitness.score[other])
-    return bool(unknown or fitness.score[one] > fitness.score[other])
 
 
 def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
@@ -238,8 +228,7 @@ class PBTResult(common.Result):
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
-        rows = [step.after.parents % self.size for step in self.steps]
-        return self._rounds(rows)
+        return self._rounds([step.after.parents % self.size for step in self.steps])
 
     def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
@@ -253,16 +242,15 @@ DEFAULT_ROUNDS = 20
 
 
 def _factors(name: str, factors: Sequence[float]) -> list[float]:
-    try:
-        numbers = [float(factor) for factor in factors]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers or not all(0 < f < math.inf and f != 1 for f in numbers):
+    numbers = [
+        x for x in factors if isinstance(x, Real) and 0 < x < math.inf and x != 1
+    ]
+    if not numbers or len(numbers) < len(factors):
         raise ConfigError(
             f"{name} must be positive numbers other than 1, such as (0.8, 1.25), got "
             f"{factors!r}."
         )
-    return numbers
+    return [float(number) for number in numbers]
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:
@@ -355,13 +343,18 @@ def make_search(asked: PBTOptions) -> PBTSearch:
             read before a population moves it; or options out of range.
     """
     config, ready = asked.config, asked.ready_updates
-    if asked.extend and folders.is_begun(asked.folder):
-        stored = folders.load(asked.folder)
-        if stored.get("kind") == PBTSearch.kind:
-            config = _with_stored_values(stored, config, asked.axes)
-            # A search that is extended has more rounds, not longer ones.
-            ready = ready or stored["options"]["ready_updates"]
-    space, seeds = common.read(asked, asked.population, config)
+    is_begun = asked.extend and folders.is_begun(asked.folder)
+    stored = folders.load(asked.folder) if is_begun else {}
+    if stored.get("kind") == PBTSearch.kind:
+        # What `auto` stood for stays, such as the steps over which exploration decays,
+        # also where it follows the length of a run; but what follows an axis moves.
+        moving = {auto.FOLLOWED[name] for name in asked.axes if name in auto.FOLLOWED}
+        known = {**stored["config"], **stored["auto"]}
+        fixed = {name: value for name, value in known.items() if name not in moving}
+        config = with_values_of({"config": fixed}, config)
+        # There are more rounds, not longer ones.
+        ready = ready or stored["options"]["ready_updates"]
+    space, seeds = common.read(asked, asked.fitness, asked.population, config)
     values = first_values(space.group)
     check_may_move(space.bound, values, "and a population changes its numbers")
     updates = space.bound.plan.num_updates
@@ -369,24 +362,3 @@ def make_search(asked: PBTOptions) -> PBTSearch:
     reason = "a round is whole segments"
     check_divides(asked.segment_updates, ready, "ready_updates", reason)
     return PBTSearch(space, seeds, {**asked.kept(), "ready_updates": ready})
-
-
-def _with_stored_values(
-    stored: Mapping[str, Any], config: TrainConfig, axes: Container[str]
-) -> TrainConfig:
-    """The config with what `auto` stood for in a search that is to be extended.
-
-    A search that goes on keeps what it began with, such as the number of steps over
-    which exploration decays, also where that follows the length of a run.
-    """
-    values = {**stored["config"], **stored["auto"]}
-    fixed = {
-        name: value
-        for name, value in values.items()
-        if not any(
-            field in axes
-            for field, follower in auto.FOLLOWED.items()
-            if follower == name
-        )
-    }
-    return with_values_of({"config": fixed}, config)

@@ -39,14 +39,11 @@ class ConfigSchedule(NamedTuple):
     def merged(self) -> "ConfigSchedule":
         """Return the same schedule with neighbouring pieces of equal values as one."""
         kept = [
-            number
-            for number, values in enumerate(self.values)
+            (first, values)
+            for number, (first, values) in enumerate(zip(*self, strict=True))
             if number == 0 or values != self.values[number - 1]
         ]
-        return ConfigSchedule(
-            tuple(self.first_updates[number] for number in kept),
-            tuple(self.values[number] for number in kept),
-        )
+        return ConfigSchedule(*map(tuple, zip(*kept, strict=True)))
 
     def check(self) -> None:
         """Refuse pieces that do not follow one another, or set different fields.
@@ -54,7 +51,7 @@ class ConfigSchedule(NamedTuple):
         Raises:
             ConfigError: saying what a schedule is.
         """
-        first, names = self.first_updates, set(self.values[0] if self.values else ())
+        first = self.first_updates
         is_whole = all(hasattr(start, "__index__") for start in first)
         ascends = is_whole and list(first) == sorted(set(first))
         if not ascends or first[:1] != (0,) or len(first) != len(self.values):
@@ -62,10 +59,10 @@ class ConfigSchedule(NamedTuple):
                 "a schedule begins at update 0, ascends, and has values for each "
                 f"piece, got {list(first)} and {len(self.values)} values."
             )
-        if any(set(values) != names for values in self.values) or not names:
+        names = [sorted(values) for values in self.values]
+        if any(each != names[0] for each in names) or not names[0]:
             raise ConfigError(
-                "every piece of a schedule must set the same fields, got "
-                f"{[sorted(values) for values in self.values]}."
+                f"every piece of a schedule must set the same fields, got {names}."
             )
 
     def plain(self) -> dict[str, Any]:

@@ -22,15 +22,13 @@ from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, seeds_option
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.space.axes import in_a_line, variable_of
-from purerl.space.design import axes_option
+from purerl.space.axes import axes_option, in_a_line, variable_of
 from purerl.storage import folders
 from purerl.sweeps.groups import check_axes
 from purerl.train import make_policy
@@ -98,10 +96,10 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
     is_played = False  # An evaluation always has a return: none is a bad sign.
     if outcome.score is not None:
         score = outcome.score
-    elif kind == kinds.EVALUATION and outcome.fresh is None:
-        score = np.full(len(outcome.diverged), np.nan)  # Nobody was judged.
+    elif kind == kinds.EVALUATION and (fresh := outcome.fresh) is not None:
+        score, is_played = fresh.episode_return.astype(np.float64), True
     elif kind == kinds.EVALUATION:
-        score, is_played = outcome.fresh.episode_return.astype(np.float64), True
+        score = np.full(len(outcome.diverged), np.nan)  # Nobody was judged.
     elif "episode_return" in outcome.evaluation:
         returns, is_played = outcome.evaluation["episode_return"][:, -1], True
         score = returns.mean(-1, dtype=np.float64)
@@ -211,7 +209,6 @@ class PopulationSearch(abc.ABC):
                 number: f"seed={seed}-member={number % self.size}"
                 for number, seed in enumerate(self.search_of)
             },
-            remarks=tuple(notes(bound, self.space.corners())),
         )
 
     @abc.abstractmethod
@@ -299,12 +296,13 @@ class PopulationSearch(abc.ABC):
 
 
 def read(
-    asked: SearchOptions, size: int, config: TrainConfig | None = None
+    asked: SearchOptions, fitness: str, size: int, config: TrainConfig | None = None
 ) -> tuple[Space, tuple[int, ...]]:
     """Return the space of a search and the seeds of its searches, checked.
 
     Args:
-        asked: The options, with `fitness`.
+        asked: The options.
+        fitness: The kind of fitness, or the import path of a function.
         size: Members of a search at the least, whose states are all held.
         config: The config, where it is not that of the options.
 
@@ -314,7 +312,7 @@ def read(
     """
     space = Space(config or asked.config, asked.axes)
     check_axes([space.group], space.axes)
-    kinds.check_own(asked.fitness, space.bound)
+    kinds.check_own(fitness, space.bound)
     agents = size * num_seeds(asked.searches)
     require_listing(agents, space.config.total_timesteps)
     return space, check_seeds(asked.searches, "searches")
@@ -455,23 +453,23 @@ class Result(Shown):
                 "go on."
             )
         last, searches = self.steps[-1].after, self.places(seed)
-        # By place among all members, in the order of `states`.
-        scores = dict(zip(last.alive.tolist(), last.score[last.parents], strict=True))
+        # In the order of `states`, of those that reached the end.
+        scores, places = last.score[last.parents].tolist(), last.alive.tolist()
         known = [
-            place
-            for place, score in scores.items()
-            if place // self.size in searches and np.isfinite(score)
+            row
+            for row, place in enumerate(places)
+            if place // self.size in searches and np.isfinite(scores[row])
         ]
         if not known:
             raise ConfigError("no member of the search has a score at the end.")
-        place = max(known, key=scores.__getitem__)  # the first of equals
-        number, member = divmod(place, self.size)
+        row = max(known, key=scores.__getitem__)  # the first of equals
+        number, member = divmod(places[row], self.size)
         schedule = self.schedule(self.seeds[number], member)
-        row, point = list(scores).index(place), schedule.values[-1]
+        point = schedule.values[-1]
         return BestMember(
             seed=self.seeds[number],
             member=member,
-            score=float(scores[place]),
+            score=scores[row],
             point=point,
             config=self.space.config_at(point),
             schedule=schedule,

@@ -14,8 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, checks_together
-from purerl.space.axes import Axis, Choice, LogUniform, ends, in_a_line, is_whole
-from purerl.space.design import expand
+from purerl.space.axes import (
+    Axis,
+    Choice,
+    LogUniform,
+    ends,
+    expand,
+    in_a_line,
+    is_whole,
+)
 from purerl.space.points import FieldAxes, split
 from purerl.sweeps.groups import group_points
 from purerl.types import Array, Overrides
@@ -123,11 +130,6 @@ class Space(FieldAxes):
             self.bound.at(split(self.config, values)[1])
         except ConfigError as error:
             raise ConfigError(f"at {in_a_line(values)}: {error}") from None
-
-    def corners(self) -> list[Overrides]:
-        """Return overrides of two members: every axis's first end, and its last."""
-        points = [{n: ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
-        return [split(self.config, point)[1] for point in points]
 
     def overrides(self, hyper: Hyper) -> Overrides:
         """Return what a program takes, leaves `[N, ...]` from arrays `[N]`."""

@@ -126,9 +126,9 @@ class Scores(NamedTuple):
         names = self.values(ENV) if ENV in self.names else []
         if len(names) > 1:
             raise ConfigError(
-                f"{several_tasks(names)}; take the dataset of one of them, "
-                f"result.sel({ENV}={names[0]!r}), or curves and scores of seeds with a "
-                f"line for each, by={ENV!r}."
+                f"{several_tasks(names)}; take one of them, best({ENV}={names[0]!r}), "
+                f"or its dataset, result.sel({ENV}={names[0]!r}), or curves and scores "
+                f"of seeds with a line for each, by={ENV!r}."
             )
 
     def values(self, name: str) -> list[Any]:

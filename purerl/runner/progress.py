@@ -5,7 +5,7 @@ import math
 import time
 from typing import Any, Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -90,11 +90,6 @@ class Reporter:
         """Print a line with rich's markup above the bar, where progress is shown."""
         if self.enabled:
             self._print(text)
-
-    def table(self, renderable: RenderableType) -> None:
-        """Print a table, where progress is shown."""
-        if self.enabled:
-            self.console.print(renderable)
 
     def notify(self, text: str) -> None:
         """Print a line whether progress is shown or not; brackets are no markup."""

@@ -31,10 +31,10 @@ from purerl.runner.arguments import (
     num_seeds,
     split_seed,
 )
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Flag, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import Records, stack_rows
+from purerl.runner.session import Session
 from purerl.runner.start import (
     NETWORKS,
     Begun,
@@ -45,14 +45,11 @@ from purerl.runner.start import (
     read_start,
     with_values_of_start,
 )
-from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group, Notify
+from purerl.runner.trackers.group import Notify
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
-from purerl.storage.checkpoint import Pace
-from purerl.storage.files import locked
 from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
 
@@ -138,12 +135,6 @@ class RunOptions(Saved):
         read=_read_start,
         check=lambda name, value: as_start(value),
     )
-    segment_updates: int | None = option(
-        None,
-        "Updates per compiled call, part of what fixes the bits; about a hundredth of "
-        "the run if not given, one where environments are on the host.",
-        check=as_count,
-    )
     keep_checkpoints: int | None = option(
         None,
         "Number of newest checkpoints to keep; if not given, 3, or what the run had.",
@@ -180,7 +171,7 @@ class RunLoop:
         bound: Config, environment and plan of every agent.
         seeds: Seeds of the agents.
         options: The `RunOptions`, with the lanes and segments that hold.
-        trackers: Trackers of this call, beside JSON lines.
+        session: The call, whose folder has been opened.
         begun: The agents to begin with, where they are not fresh.
     """
 
@@ -189,48 +180,36 @@ class RunLoop:
         bound: Bound,
         seeds: tuple[int, ...],
         options: RunOptions,
-        trackers: Sequence[Tracker],
+        session: Session,
         begun: Begun | None,
     ) -> None:
         self.bound, self.seeds, self.options = bound, seeds, options
-        self.folder, self.begun = options.folder, begun
-        self.trackers = Group(trackers)
-        self.records = Records(seeds, self.folder, self.trackers)
-        self.notify: Notify = print
+        self.folder, self.session, self.begun = options.folder, session, begun
+        self.records = Records(seeds, self.folder, session.trackers)
         self.total = bound.plan.num_updates
         self.steps_each = bound.plan.steps_per_update * len(seeds)
-        self.is_disk_full = False
-        self.pace = Pace(options.checkpoint_seconds)
 
     def run(self, resume: bool) -> RunResult:
         """Train what is missing of the run."""
-        # Imported here so that only callers that run pay for importing rich.
-        from purerl.runner.progress import Reporter
-
+        session, each = self.session, self.steps_each
         restored = self._restore() if resume else None
         first = self.begun.first_update if self.begun else 0
-        self.first = restored[0] if restored else first
-        self.saved_at = self.tried_at = self.first
-        each, options = self.steps_each, self.options
-        reporter = Reporter(
-            self.total * each, self.first * each, enabled=options.progress
-        )
-        self.notify = reporter.notify  # whether progress is shown or not
+        self.first = session.saved_at = restored[0] if restored else first
+        session.expect(self.total * each, self.first * each)
         for line in self._where_it_goes_on(restored):
-            reporter.info(line)
-        config = serialise.to_dict(self.bound.config) if self.trackers else {}
-        self.trackers.begin(describe(self.folder, config, self.seeds), self.notify)
-        self.records.send_missing(self.trackers)
-        with self.trackers:
-            if restored and self.first >= self.total:
-                state = self._unflattened(restored)
-                result = self._result(state, self.first)
-            else:
-                result = self._train(restored, reporter)
+            session.reporter.info(line)
+        config = serialise.to_dict(self.bound.config)
+        session.begin(lambda: describe(self.folder, config, self.seeds))
+        self.records.send_missing(session.trackers)
+        if restored and self.first >= self.total:
+            result = self._result(self._unflattened(restored), self.first)
+        else:
+            with session.interrupt:
+                result = self._train(restored)
         if result.finished:
             write_summary(result)
-        status = "finished" if result.finished else "interrupted"
-        self.trackers.close(status, partial(tracked_files, result, self.notify))
+        files = partial(tracked_files, result, session.reporter.notify)
+        session.close(result.finished, files)
         return result
 
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
@@ -241,31 +220,31 @@ class RunLoop:
         lines = [f"resuming {self.folder} after update {self.first:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)
-        note = folders.differences_of_versions(folders.load(self.folder))
-        return [*lines, f"[yellow]{note}"] if note else lines
+        self.session.compare_versions(folders.load(self.folder))
+        return lines
 
-    def _train(self, restored: Restored | None, reporter: Any) -> RunResult:
+    def _train(self, restored: Restored | None) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
-        with Interrupt(lambda: self.trackers.stop) as interrupt:
-            for line in (self._banner(), *manifest.notes(self.bound)):
-                reporter.info(line)
-            if not self.options.progress:
-                for line in manifest.dropped_evaluations([self.bound]):
-                    self.notify(line)
-            cohort = self._cohort()
-            if isinstance(cohort, Cohort):
-                reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
-            # Pieces for environments on the host are compiled while it trains.
-            began = time.perf_counter() - cohort.compile_seconds
-            with closing(cohort):
-                if restored:
-                    cohort.restore(self._unflattened(restored), self.first)
-                else:
-                    cohort.init()
-                    if self.begun:
-                        cohort.restore(self.begun.put(cohort.gather()), self.first)
-                with reporter:
-                    update = self._segments(cohort, interrupt, reporter)
+        reporter = self.session.reporter
+        for line in (self._banner(), *manifest.notes(self.bound)):
+            reporter.info(line)
+        if not self.options.progress:
+            for line in manifest.dropped_evaluations([self.bound]):
+                reporter.notify(line)
+        cohort = self._cohort()
+        if isinstance(cohort, Cohort):
+            reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
+        # Pieces for environments on the host are compiled while it trains.
+        began = time.perf_counter() - cohort.compile_seconds
+        with closing(cohort):
+            if restored:
+                cohort.restore(self._unflattened(restored), self.first)
+            else:
+                cohort.init()
+                if self.begun:
+                    cohort.restore(self.begun.put(cohort.gather()), self.first)
+            with reporter:
+                update = self._segments(cohort)
         if update < self.total:
             reporter.notify(self._how_to_resume(update))
         compiled = cohort.compile_seconds
@@ -297,18 +276,14 @@ class RunLoop:
             diverged_at=self.records.diverged_at,
         )
 
-    def _segments(
-        self, cohort: Cohort | HostedCohort, interrupt: Interrupt, reporter: Any
-    ) -> int:
+    def _segments(self, cohort: Cohort | HostedCohort) -> int:
         """Train segment by segment, and save now and then; the last update."""
+        session, reporter = self.session, self.session.reporter
 
         def is_stopped() -> bool:
-            if interrupt.asked:
-                return True
-            is_tried = self.folder is None or cohort.update == self.tried_at
-            return not is_tried and self.pace.is_due()
+            return session.is_stopped or session.is_due(cohort.update)
 
-        update, asked = self.first, interrupt.asked
+        update, asked = self.first, session.is_stopped
         while update < self.total and not asked:
             try:
                 for segment in cohort.segments(self.total, is_stopped):
@@ -316,13 +291,23 @@ class RunLoop:
                     update = segment.end
                     reporter.update(update * self.steps_each, latest)
                     if sentence := self.records.newly_diverged(segment):
-                        self.notify(sentence)
+                        reporter.notify(sentence)
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
-            asked = interrupt.asked
+            asked = session.is_stopped
             self._save(cohort, is_last=asked or cohort.update >= self.total)
         return update
+
+    def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
+        """Write a checkpoint if one is due; the last one always is."""
+
+        def write() -> None:
+            keep = self.options.keep_checkpoints or KEEP_CHECKPOINTS
+            folder = self.folder / "checkpoints"
+            checkpoint.save(folder, cohort.update, cohort.gather(), keep)
+
+        self.session.save(cohort.update, write, force=is_last)
 
     def _cohort(self) -> Cohort | HostedCohort:
         """Return the agents and their program."""
@@ -356,24 +341,6 @@ class RunLoop:
             f"{manifest.evaluations(self.bound)}, on {device.device_kind} ({where})"
         )
 
-    def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
-        """Write a checkpoint; where it cannot be, only the last one is an error."""
-        if self.folder is None or cohort.update == self.saved_at:
-            return
-        folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
-        self.tried_at = cohort.update
-        try:
-            with self.pace.saving():
-                states = cohort.gather()
-                checkpoint.save(folder, cohort.update, states, keep or KEEP_CHECKPOINTS)
-            self.saved_at, self.is_disk_full = cohort.update, False
-        except checkpoint.NotSavedError as error:
-            if is_last:
-                raise
-            if not self.is_disk_full:  # said once, until there is room again
-                self.notify(f"{error} Training goes on without it.")
-            self.is_disk_full = True
-
     def _save_after(self, error: Exception, cohort: Cohort | HostedCohort) -> None:
         """Save what was done before an environment of the host failed, and say so."""
         if not isinstance(cohort, HostedCohort) or cohort.failed is None:
@@ -383,19 +350,17 @@ class RunLoop:
             f"this was raised while the agent of seed {seed} made update {update:,} in "
             f"{self.bound.env.name}."
         ]
-        saved: list[int] = []
+        saved = "no update was saved."
         if self.folder is not None:
             try:
                 if cohort.program.keeps_states and cohort.update > 0:
                     self._save(cohort, is_last=True)
             except checkpoint.NotSavedError as unsaved:
                 notes.append(str(unsaved))
-            saved = checkpoint.steps(self.folder / "checkpoints")
-        if saved:
-            go_on = manifest.how_to_go_on(self.bound.config, self.folder)
-            notes.append(f"update {saved[-1]:,} is saved. {go_on}")
-        else:
-            notes.append("no update was saved.")
+            if known := checkpoint.steps(self.folder / "checkpoints"):
+                go_on = manifest.how_to_go_on(self.bound.config, self.folder)
+                saved = f"update {known[-1]:,} is saved. {go_on}"
+        notes.append(saved)
         for note in notes:
             error.add_note(f"purerl: {note}")
 
@@ -496,11 +461,10 @@ def run(asked: RunOptions) -> RunResult:
     steps = bound.plan.num_updates * bound.plan.steps_per_update
     require_listing(num_seeds(asked.seeds), steps)
     seeds = check_seeds(asked.seeds)
-    trackers = choose(asked.trackers, folder if goes_on else None)
     begun = None if source is None or goes_on else read_start(source, bound, seeds)
     if not goes_on:
         asked = _with_widths(asked, bound, len(seeds))
-    with locked(folder), folders.undone_if_empty(folder):
+    with Session(asked) as session:
         if folder is not None:
             if not goes_on:
                 manifest.check_new(folder)
@@ -513,7 +477,7 @@ def run(asked: RunOptions) -> RunResult:
                 check_same_start(stored.get("start"), source)
                 if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
                     begun = read_again(stored["start"], bound, seeds)
-        return RunLoop(bound, seeds, asked, trackers, begun).run(goes_on)
+        return RunLoop(bound, seeds, asked, session, begun).run(goes_on)
 
 
 def _with_widths(asked: RunOptions, bound: Bound, num_members: int) -> RunOptions:

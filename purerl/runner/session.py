@@ -60,7 +60,8 @@ class Session:
         self.trackers = Group(hosts.run_on_all(chosen))
         self.reporter = Reporter(1, enabled=asked.progress and is_first)
         self.interrupt = Interrupt(lambda: self.trackers.stop)
-        self.saved_at = 0
+        self.saved_at = self._tried = 0
+        self._is_disk_full = False
         self._pace = Pace(getattr(asked, "checkpoint_seconds", 0.0))
 
     def __enter__(self) -> Self:
@@ -105,6 +106,11 @@ class Session:
         if self.trackers:
             self.trackers.begin(run(), self.reporter.notify, total, **how)
 
+    def is_due(self, number: int) -> bool:
+        """Return whether it is time for a checkpoint, which has not been tried yet."""
+        is_new = self._locked is not None and number not in (self.saved_at, self._tried)
+        return is_new and self._pace.is_due()
+
     def save(self, number: int, write: Callable[[], None], force: bool) -> None:
         """Write a checkpoint now and then: what comes after it is trained again.
 
@@ -117,16 +123,19 @@ class Session:
             NotSavedError: the last one cannot be written; of others a sentence says so.
         """
         is_new = self._locked is not None and number != self.saved_at
-        if not is_new or not (force or self._pace.is_due()):
+        if not is_new or not (force or self.is_due(number)):
             return
+        self._tried = number
         try:
             with self._pace.saving():
                 write()
-            self.saved_at = number
+            self.saved_at, self._is_disk_full = number, False
         except NotSavedError as error:
             if force:
                 raise
-            self.reporter.notify(f"{error} Training goes on without it.")
+            if not self._is_disk_full:  # said once, until there is room again
+                self.reporter.notify(f"{error} Training goes on without it.")
+            self._is_disk_full = True
 
     def close(self, is_finished: bool, files: Files = lambda folder: {}) -> None:
         """Wait for the trackers, and close them.

@@ -85,10 +85,6 @@ def as_start(start: str | Path | Start | None) -> Start | None:
             f"{type(start).__name__}."
         )
     start = start if isinstance(start, Start) else Start(start)
-    if not str(start.folder).strip() or not start.parts.strip(", "):
-        raise ConfigError(
-            f"start needs a folder and parts, got {start.folder!r} and {start.parts!r}."
-        )
     return start._replace(folder=Path(start.folder).expanduser())
 
 

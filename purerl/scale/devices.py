@@ -155,14 +155,6 @@ def widest_power(lanes: int) -> int:
     return 1 << max(0, (lanes - 1).bit_length())
 
 
-def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
-    """Return the power of two at which every worker has one block.
-
-    Wider blocks would be padding.
-    """
-    return widest_power(-(-num_members // len(workers)))
-
-
 def as_count(name: str, value: int | None) -> int | None:
     """Return a positive whole number as `required` does; None stays."""
     return value if value is None else required(name, value)

@@ -71,13 +71,12 @@ def read_fitness(kind: Any, accepted: Sequence[str], name: str = "fitness") -> s
     Raises:
         ConfigError: neither; or a function that no other program could import.
     """
-    if callable(kind):
-        if not is_importable(kind):
-            raise ConfigError(
-                f"{name} is {kind!r}, which no file can hold: give a function that is "
-                "defined at the top level of a module."
-            )
-        kind = path_of(kind)
+    if callable(kind) and not is_importable(kind):
+        raise ConfigError(
+            f"{name} is {kind!r}, which no file can hold: give a function that is "
+            "defined at the top level of a module."
+        )
+    kind = path_of(kind) if callable(kind) else kind
     if not is_own(kind):
         return check_fitness(kind, accepted, name)
     if not callable(found := imported_at(name, kind, _EXAMPLE)):
@@ -133,8 +132,8 @@ def check_own(kind: str, bound: Bound) -> None:
             f"{wanted} failed with {type(error).__name__}: {first}; train has "
             f"{', '.join(curves.train)}, evaluation {', '.join(curves.evaluation)}."
         ) from error
-    if getattr(found, "shape", None) != ():
-        shape = getattr(found, "shape", type(found).__name__)
+    shape = getattr(found, "shape", type(found).__name__)
+    if shape != ():
         raise ConfigError(f"{wanted} returned {shape}; reduce it, such as by .mean().")
 
 

@@ -21,7 +21,7 @@ from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.execution.cohort import FreshReturns
 from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
-from purerl.runner.trackers.group import Files, Group, Told, begin_anew
+from purerl.runner.trackers.group import Files, Group, Told
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import checkpoint, folders
@@ -46,12 +46,7 @@ def open_folder(
     Raises:
         ConfigError: see `purerl.storage.folders.open_folder`.
     """
-    spec = {
-        "kind": search.kind,
-        "format": FORMAT,
-        **search.spec,
-        **widths,
-    }
+    spec = {**search.spec, "kind": search.kind, "format": FORMAT, **widths}
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         before = _extended(stored, new) if extend else stored
@@ -82,32 +77,33 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     before, now = (x.get("total_timesteps", 0) for x in (config, given))
     if now < before:
         return stored
-    # What was `auto` is given now, so that it does not follow the new length.
+    # What was `auto` is given now, so that it does not follow the new length; for the
+    # shares of a run see `manifest.with_values_of`.
     known = stored.get("auto", {})
-    kept = {n: v for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
-    rest = {name: value for name, value in known.items() if name not in kept}
-    # See `manifest.with_values_of`.
-    shares = auto.FOLLOWED.keys() & config.keys() & given.keys() if now > before else ()
-    kept |= {share: given[share] for share in shares}
-    longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
-    return {**stored, **{name: longer[name] for name in longer if name in stored}}
+    free = {n for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
+    free |= {"total_timesteps", *(auto.FOLLOWED if now > before else ())}
+    changed = {name: given[name] for name in free & config.keys() & given.keys()}
+    longer = {**stored, "config": {**config, **changed}}
+    if known:
+        longer["auto"] = {n: v for n, v in known.items() if n not in changed}
+    return longer
 
 
 def save_step(folder: Path, number: int, step: Step) -> None:
     """Write what came of a request; a reader sees all of it or nothing."""
-    outcome = step.outcome
+    outcome, fresh = step.outcome, step.outcome.fresh
     record = {
         "request": digest(step.request),
         "diverged_at": outcome.diverged_at,
         "keys": outcome.keys,
-        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
-        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
+        **({} if outcome.score is None else {"score": outcome.score}),
     }
-    if outcome.score is not None:
-        record["score"] = outcome.score
-    if outcome.fresh is not None:
-        fresh = outcome.fresh._asdict()
-        record |= {_FRESH + name: values for name, values in fresh.items()}
+    for prefix, values in (
+        (_TRAIN, outcome.train),
+        (_EVALUATION, outcome.evaluation),
+        (_FRESH, {} if fresh is None else fresh._asdict()),
+    ):
+        record |= {prefix + name: rows for name, rows in values.items()}
     save_arrays(path_of(folder, number), record)
 
 
@@ -207,19 +203,18 @@ def load(path: Path) -> HostMetrics:
     """Read a record.
 
     Raises:
-        ConfigError: it is missing or damaged.
+        ConfigError: it is missing or damaged, or a checkpoint has come in its place.
     """
     try:
         record = load_arrays(path)
-        # A checkpoint may have come in its place.
         _ = record["request"], record["diverged_at"], record["keys"]
-        return record
     except DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Put back a copy of it, or "
             "delete checkpoints and summary.json: the search is then computed again, "
             "with the same result."
         ) from None
+    return record
 
 
 def outcome_of(record: HostMetrics) -> Outcome:
@@ -280,25 +275,15 @@ def tell(group: Group, search: Search, steps: Sequence[Step]) -> None:
     """
     if not group:
         return
-    update = _update(steps)
-    env_steps = update * search.bound.plan.steps_per_update
-    for number, row in search.rows(steps[-1]):
-        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
-    group.flush()
-
-
-def _update(steps: Sequence[Step]) -> int:
-    """Updates up to the last step, those of members that were left among them."""
-    return steps[-1].request.until + sum(
+    update = steps[-1].request.until + sum(
         before.request.until
         for before, after in itertools.pairwise(steps)
         if after.request.parents is None
     )
-
-
-def begin_trackers_anew(folder: Path, search: Search, steps: Sequence[Step]) -> None:
-    """Let trackers take anew what a longer search trains after its last checkpoint."""
-    begin_anew(folder, sum(bool(search.rows(step)) for step in steps))
+    env_steps = update * search.bound.plan.steps_per_update
+    for number, row in search.rows(steps[-1]):
+        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
+    group.flush()
 
 
 def tracked_files(folder: Path | None) -> Files:

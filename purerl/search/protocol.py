@@ -6,7 +6,6 @@ source or touches a file. So the outcomes of all requests are everything that a 
 search needs in order to go on: asking and telling them again gives its state.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -129,7 +128,6 @@ class Search(NamedTuple):
             it is read without what made them.
         rows: Gives the rows of a step for trackers, at most one per member.
         names: Names of the members by number, as trackers show them.
-        remarks: Sentences that a person should read before training begins.
     """
 
     kind: str
@@ -144,21 +142,8 @@ class Search(NamedTuple):
     score: Callable[[Outcome], np.ndarray] | None = None
     rows: Callable[[Step], list[Row]] = lambda step: []
     names: Mapping[int, str] = MappingProxyType({})
-    remarks: tuple[str, ...] = ()
 
 
-# Entries that the folder of a search adds to its `spec`.
-ADDED = (
-    "kind",
-    "format",
-    "lanes",
-    "lanes_asked",
-    "segment_updates",
-    "segment_updates_asked",
-    "device",
-    "versions",
-    "prng_impl",
-)
 # What the folder of a search cannot be called: these are no searches.
 TAKEN = ("run", "sweep", "tune", "evolution", folders.COMPARISON)
 
@@ -168,8 +153,7 @@ def check_search(search: Search) -> None:
 
     Raises:
         ConfigError: no search, or inside a function that JAX traces; `spec` lacks an
-            entry, has one that the folder adds, or holds what is no plain value; or
-            `kind` is that of something else.
+            entry, or `kind` is that of something else.
     """
     if not isinstance(search, Search):
         raise ConfigError(
@@ -182,20 +166,11 @@ def check_search(search: Search) -> None:
             f"kind of a search must be none of {', '.join(TAKEN)}, got "
             f"{search.kind!r}: a folder of that kind holds no search."
         )
-    names = {"config", "options", "seeds"}
-    if not names <= search.spec.keys() or search.spec.keys() & set(ADDED):
+    if missing := {"config", "options", "seeds"} - search.spec.keys():
         raise ConfigError(
-            "spec of a search must have config, options and seeds, and none of "
-            f"{', '.join(ADDED)}, which the folder adds; it has "
+            f"spec of a search must have {', '.join(sorted(missing))}; it has "
             f"{', '.join(search.spec)}."
         )
-    try:
-        json.dumps(search.spec)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"spec of a search must be plain values that JSON can hold ({error}); "
-            "write arrays as lists and losses as text (purerl.serialise)."
-        ) from None
 
 
 def check_request(
@@ -234,17 +209,13 @@ def check_request(
         return
     rows, mask, past = np.asarray(parents), np.asarray(is_copy), before.members.size
     is_whole = rows.shape == (size,) and np.issubdtype(rows.dtype, np.integer)
+    is_row = is_whole and ((0 <= rows) & (rows < past)).all()
+    ascends = is_row and is_copy is None and (np.diff(rows) > 0).all()
     must(
-        is_whole and ((0 <= rows) & (rows < past)).all(),
+        ascends or (is_row and mask.dtype == bool and mask.shape == (size,) == (past,)),
         "parents",
-        f"a row from 0 to {past - 1} of the request before for each of {size} members",
-        parents,
-    )
-    ascends = is_copy is None and (np.diff(rows) > 0).all()
-    must(
-        ascends or (mask.dtype == bool and mask.shape == (size,) == (past,)),
-        "parents",
-        "ascending, none twice, or is_copy a truth value for each of as many members "
-        f"as before ({past})",
+        f"a row from 0 to {past - 1} of the request before for each of {size} members, "
+        "ascending, none twice, or beside is_copy, a truth value for each of as many "
+        f"members as before ({past})",
         f"{parents} and {is_copy}",
     )

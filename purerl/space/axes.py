@@ -1,10 +1,17 @@
-"""Axes: what a field may take, as values or as a distribution to draw from.
+"""Axes: what a field may take, as values or as a distribution; and points of them.
 
-And the names that results give to the values of an axis.
+A design makes points of axes: every combination (grid), the n-th values together (zip),
+or independent draws (random). It is pure arithmetic on the host. Results name the
+values of an axis by their labels.
 """
 
+import ast
+import dataclasses
+import itertools
 import json
 import math
+import operator
+import zlib
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +23,9 @@ from purerl import serialise
 from purerl.config import ConfigError, part_kind
 from purerl.envs.base import is_env
 from purerl.networks import modules
+from purerl.runner.arguments import as_seed
+from purerl.runner.options import Repeated, option
+from purerl.scale.devices import required
 from purerl.serialise import parts
 
 
@@ -58,7 +68,6 @@ class Choice(NamedTuple):
         return self.values[int(rng.integers(len(self.values)))]
 
 
-# What a search can move along; a sweep draws from whatever has `draw(rng)`.
 Axis = Uniform | LogUniform | Choice
 
 
@@ -120,30 +129,13 @@ def read_axis(name: str, axis: Any) -> Axis:
     """Return an axis that a search can move along; a list is a choice.
 
     Raises:
-        ConfigError: another distribution, or see `read_values`.
+        ConfigError: see `read_values`.
     """
     if isinstance(axis, Uniform | LogUniform):
         return axis
     if isinstance(axis, Choice):
         return Choice(tuple(read_values(name, axis.values, may_repeat=True)))
-    if hasattr(axis, "draw"):
-        raise ConfigError(
-            f"the axis {name!r} must have ends or values, got {type(axis).__name__}: "
-            "use purerl.uniform, purerl.loguniform, purerl.choice or a list."
-        )
     return Choice(tuple(read_values(name, axis)))
-
-
-def check_apart(name: str, values: Sequence[Any]) -> None:
-    """Refuse environment objects that are written alike: members would be mixed up."""
-    known: dict[str, Any] = {}
-    for env in filter(is_env, values):
-        text = serialise.env_text(env)
-        if known.setdefault(text, env) is not env:
-            raise ConfigError(
-                f"the axis {name!r} has several objects that are written alike, "
-                f"{text}: nothing tells their results apart."
-            )
 
 
 def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
@@ -153,20 +145,26 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
         ConfigError: no list, an empty one, the same value twice, or environment objects
             that nothing tells apart.
     """
-    if isinstance(axis, str) or not hasattr(axis, "__iter__"):
+    # A set's order may differ from process to process.
+    is_listed = hasattr(axis, "__iter__") and not isinstance(
+        axis, str | set | frozenset
+    )
+    if not is_listed:
         raise ConfigError(
             f"the axis {name!r} must be a list of values, got {axis!r}; for example "
             f"[{axis!r}]."
         )
-    if isinstance(axis, set | frozenset):
-        raise ConfigError(
-            f"the axis {name!r} must be a list of values, got a set, whose order may "
-            "differ from process to process."
-        )
     values = [_of_file(name, plain(value)) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
-    check_apart(name, values)
+    known: dict[str, Any] = {}
+    for env in filter(is_env, values):
+        text = serialise.env_text(env)
+        if known.setdefault(text, env) is not env:
+            raise ConfigError(
+                f"the axis {name!r} has several objects that are written alike, "
+                f"{text}: nothing tells their results apart."
+            )
     if not may_repeat:
         distinct_labels(name, values)
     return values
@@ -179,7 +177,7 @@ def _of_file(name: str, value: Any) -> Any:
     return serialise.parse_part(value, kind or "") if is_file else value
 
 
-_KINDS = {"uniform": Uniform, "loguniform": LogUniform}
+_KINDS = {"uniform": Uniform, "loguniform": LogUniform, "choice": Choice}
 
 
 def to_dict(axes: Mapping[str, Axis]) -> dict[str, Any]:
@@ -188,12 +186,24 @@ def to_dict(axes: Mapping[str, Axis]) -> dict[str, Any]:
     Raises:
         ConfigError: a value that no file can hold.
     """
-    return {name: _written(name, axis) for name, axis in axes.items()}
+    return {
+        name: {
+            "kind": type(axis).__name__.lower(),
+            **{x: serialise.plain(y, name) for x, y in axis._asdict().items()},
+        }
+        for name, axis in axes.items()
+    }
 
 
 def from_dict(stored: Mapping[str, Any]) -> dict[str, Axis]:
     """Return the axes that `to_dict` wrote."""
-    return {name: _read(axis) for name, axis in stored.items()}
+    axes = {}
+    for name, axis in stored.items():
+        fields = {x: y for x, y in axis.items() if x != "kind"}
+        if "values" in fields:
+            fields["values"] = tuple(map(read_value, fields["values"]))
+        axes[name] = _KINDS[axis["kind"]](**fields)
+    return axes
 
 
 def read_value(value: Any) -> Any:
@@ -210,20 +220,6 @@ def read_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: read_value(inner) for name, inner in value.items()}
     return plain(value)
-
-
-def _written(name: str, axis: Axis) -> dict[str, Any]:
-    if isinstance(axis, Choice):
-        values = [serialise.plain(value, name) for value in axis.values]
-        return {"kind": "choice", "values": values}
-    kind = next(kind for kind, cls in _KINDS.items() if isinstance(axis, cls))
-    return {"kind": kind, "low": axis.low, "high": axis.high}
-
-
-def _read(stored: Mapping[str, Any]) -> Axis:
-    if stored["kind"] == "choice":
-        return Choice(tuple(map(read_value, stored["values"])))
-    return _KINDS[stored["kind"]](stored["low"], stored["high"])
 
 
 def plain(value: Any) -> Any:
@@ -258,32 +254,18 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
     Raises:
         ConfigError: the same value twice.
     """
-    names = labels(values)
-    keys = identities(name, values)
+    # Environments that are written alike, `read_values` has refused.
+    keys = [_key(x, name) if callable(x) else label(x) for x in values]
     times = Counter(keys)
-    twice = sorted(
-        {str(label(x)) for x, key in zip(values, keys, strict=True) if times[key] > 1}
-    )
+    twice = {
+        str(label(x)) for x, key in zip(values, keys, strict=True) if times[key] > 1
+    }
     if twice:
         raise ConfigError(
-            f"the axis {name!r} has {', '.join(twice)} more than once; give each value "
-            "once, and more seeds for repetitions."
+            f"the axis {name!r} has {', '.join(sorted(twice))} more than once; give "
+            "each value once, and more seeds for repetitions."
         )
-    return names
-
-
-def identities(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return what tells the values of an axis apart: equal values have equal ones.
-
-    An environment object is itself; those that are written alike a design refuses.
-    """
-
-    def identity(value: Any) -> Any:
-        if hasattr(value, "step"):
-            return id(value)
-        return _key(value, name) if callable(value) else label(value)
-
-    return list(map(identity, values))
+    return labels(values)
 
 
 def variable_of(metric: str, taken: Container[str]) -> str:
@@ -304,18 +286,210 @@ def in_a_line(point: Mapping[str, Any]) -> str:
 
 def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     """Return an axis's label at every point; equal values have equal labels."""
-    keys = [_key(point[name], name) for point in points]
-    different = {key: point[name] for key, point in zip(keys, points, strict=True)}
-    named = dict(zip(different, labels(list(different.values())), strict=True))
-    return [named[key] for key in keys]
+    named = _label_of(points, name)
+    return [named[_key(point[name], name)] for point in points]
 
 
 def known_label(points: Sequence[Mapping[str, Any]], name: str, value: Any) -> Any:
     """Return the label of a value of an axis; None if no point of a design has it."""
-    keys = {_key(point[name], name): i for i, point in enumerate(points)}
-    place = keys.get(_key(value, name))
-    return None if place is None else column(points, name)[place]
+    return _label_of(points, name).get(_key(value, name))
+
+
+def _label_of(points: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """The labels of an axis's values, by what tells values apart."""
+    values = {_key(point[name], name): point[name] for point in points}
+    return dict(zip(values, labels(list(values.values())), strict=True))
 
 
 def _key(value: Any, name: str) -> str:
     return json.dumps(serialise.plain(value, name), sort_keys=True)
+
+
+DESIGNS = ("grid", "zip", "random")
+
+
+class Design(NamedTuple):
+    """The points of a sweep.
+
+    Attributes:
+        kind: The kind of design: `grid`, `zip` or `random`.
+        names: Names of the axes.
+        shape: The number of points along each dimension: one dimension per axis in a
+            grid, else a single one.
+        points: Values by name of the axis, for each point in the order of the
+            dimensions, the last one fastest.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    points: tuple[dict[str, Any], ...]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        if self.kind == "grid":
+            return self.names
+        return ("point",)
+
+
+def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
+    """Return how many points `expand` would make, at the most; it checks nothing."""
+    if design == "random":
+        try:
+            return operator.index(num_points)  # type: ignore[arg-type]
+        except TypeError:
+            return 1
+    lengths = [len(axis) if hasattr(axis, "__len__") else 1 for axis in axes.values()]
+    return math.prod(lengths) if design == "grid" else max(lengths, default=1)
+
+
+def expand(
+    axes: Mapping[str, Any],
+    design: str = "grid",
+    num_points: int | None = None,
+    seed: int = 0,
+) -> Design:
+    """Return the points of some axes.
+
+    Raises:
+        ConfigError: an unknown design, an empty axis, the same value twice, axes of
+            different lengths in a zip, a distribution in a grid.
+    """
+    if design not in DESIGNS:
+        raise ConfigError(
+            f"design must be one of {', '.join(DESIGNS)}, got {design!r}."
+        )
+    if design == "random":
+        return _random(axes, num_points, seed)
+    if num_points is not None:
+        raise ConfigError(
+            f"num_points belongs to a random design, got {num_points} with {design}; "
+            "leave it out, or set design='random'."
+        )
+    values = {}
+    for name, axis in axes.items():
+        if hasattr(axis, "draw"):
+            raise ConfigError(
+                f"the axis {name!r} is a distribution, which a {design} cannot list; "
+                "give values, or design='random' and num_points."
+            )
+        values[name] = read_values(name, axis, may_repeat=design == "zip")
+    lengths = {name: len(axis) for name, axis in values.items()}
+    if design == "grid":
+        shape, rows = tuple(lengths.values()), itertools.product(*values.values())
+    elif len(set(lengths.values())) > 1:
+        raise ConfigError(
+            f"axes of a zip must have equal lengths, got {lengths}; use design='grid' "
+            "for all combinations."
+        )
+    else:
+        shape = (max(lengths.values(), default=1),)
+        rows = zip(*values.values(), strict=True) if values else [()]
+    points = tuple(dict(zip(values, row, strict=True)) for row in rows)
+    return Design(design, tuple(values), shape, points)
+
+
+def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
+    if num_points is None:
+        raise ConfigError("a random design needs num_points; for example 40.")
+    num_points = required("num_points", num_points)
+    seed = as_seed("design_seed", seed)
+    if not axes:
+        raise ConfigError("a random design needs at least one axis, got none.")
+    sources = {name: read_axis(name, axis) for name, axis in axes.items()}
+    points = [
+        {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
+        for i in range(num_points)
+    ]
+    return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def _stream(seed: int, name: str, point: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(name.encode()), point])
+
+
+FUNCTIONS = {
+    "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
+    "geomspace": lambda a, b, n: np.geomspace(a, b, n).tolist(),
+    "range": lambda *ends: list(range(*ends)),
+    "uniform": uniform,
+    "loguniform": loguniform,
+    "choice": lambda *values: choice(values),
+}
+
+
+def axes_option(help: str, doc: str, needed: bool = True) -> Any:
+    """Return the option of the axes of a tool.
+
+    Args:
+        help: The help of the flag.
+        doc: What the documentation of the keyword says.
+        needed: Whether there must be at least one axis.
+    """
+
+    def read(texts: Sequence[str]) -> dict[str, Any]:
+        if needed and not texts:
+            raise ConfigError(
+                "a search needs at least one axis, got none; for example "
+                '--axis "learning_rate=loguniform(1e-4,1e-2)".'
+            )
+        axes: dict[str, Any] = {}
+        for name, values in map(parse_axis, texts):
+            if name in axes:
+                raise ConfigError(
+                    f"--axis {name} is given twice; list all its values in one, such "
+                    f"as {name}=1,2,3."
+                )
+            axes[name] = values
+        return axes
+
+    default = dataclasses.MISSING if needed else None
+    return option(default, help, doc=doc, flag="axis", kind=Repeated, read=read)
+
+
+def parse_axis(text: str) -> tuple[str, Any]:
+    """Read an axis from `NAME=VALUES`, as the command line writes it.
+
+    VALUES is a list such as `1e-4,3e-4` or `(64,64),(256,256)`, or a call such as
+    `geomspace(1e-4, 1e-2, 8)`, `linspace`, `range`, `uniform`, `loguniform`, `choice`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    name, equals, values = text.partition("=")
+    name, values = name.strip().replace("-", "_"), values.strip()
+    if not (name and equals and values):
+        raise ConfigError(
+            f"--axis takes NAME=VALUES, got {text!r}; for example "
+            "learning_rate=1e-4,3e-4 or learning_rate=geomspace(1e-4,1e-2,8)."
+        )
+    function, bracket, inside = values.partition("(")
+    function = function.strip()
+    if not (bracket and function in FUNCTIONS and values.endswith(")")):
+        return name, _literals(values)
+    try:
+        return name, FUNCTIONS[function](*_literals(inside[:-1]))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot read the axis {text!r}: {error}") from None
+
+
+def _literals(text: str) -> list[Any]:
+    """Comma-separated numbers, tuples, words; commas in brackets do not separate."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [literal(part.strip()) for part in [*parts, current] if part.strip()]
+
+
+def literal(text: str) -> Any:
+    """Return the Python value that a text writes; other text as it is."""
+    try:
+        return plain(ast.literal_eval(text))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text  # an environment, an algorithm, a loss

@@ -69,8 +69,13 @@ def _read(field: dataclasses.Field, name: str, text: str) -> Any:
     return serialise.parse_part(text)
 
 
-def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
+def with_static(
+    config: TrainConfig, static: Mapping[str, Any], dynamic: Mapping[str, Any]
+) -> TrainConfig:
     """Return a config with static fields set; one dot reaches into a mapping.
+
+    Its environment is randomised if it is under the dynamic fields: whether numbers of
+    an environment are drawn is structure.
 
     Raises:
         ConfigError: a dot into a field that holds no mapping.
@@ -87,22 +92,10 @@ def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
                 )
             value = {**mapping, inner: value}
         config = config.replace(**{first: value})
-    return config
-
-
-def with_randomised(config: TrainConfig, dynamic: Mapping[str, Any]) -> TrainConfig:
-    """Return a config whose environment is randomised if it is under the overrides.
-
-    Whether numbers of an environment are drawn is structure: a program is made for
-    drawn or for given ones.
-    """
     named = {n: v for n, v in dynamic.items() if n.split(".")[0] == "env_params"}
-    if not named:
-        return config
-    params = apply_overrides(config, named).env_params
-    if is_random(params) == is_random(config.env_params):
-        return config
-    return config.replace(env_params=params)
+    params = apply_overrides(config, named).env_params if named else config.env_params
+    is_same = is_random(params) == is_random(config.env_params)
+    return config if is_same else config.replace(env_params=params)
 
 
 def resolve_point(
@@ -111,7 +104,7 @@ def resolve_point(
     """Return the config of a point's group, and the point's overrides of it."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
-    return with_randomised(with_static(base, static), dynamic), dynamic
+    return with_static(base, static, dynamic), dynamic
 
 
 def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
@@ -201,12 +194,12 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: the name of an axis is inside another's.
     """
     check_apart(axes, "the axes name")
-    found = dict(axes)
-    for name, axis in axes.items():
-        is_drawn = isinstance(axis, Uniform | LogUniform)
-        if is_drawn and _has_fraction(config, name):
-            found[name] = type(axis)(float(axis.low), float(axis.high))
-    return found
+    return {
+        name: type(axis)(float(axis.low), float(axis.high))
+        if isinstance(axis, Uniform | LogUniform) and _has_fraction(config, name)
+        else axis
+        for name, axis in axes.items()
+    }
 
 
 def value_at(config: TrainConfig, name: str) -> Any:
@@ -229,23 +222,15 @@ def value_at(config: TrainConfig, name: str) -> Any:
 def _has_fraction(config: TrainConfig, name: str) -> bool:
     """Return whether a number under a dotted name may have a fraction."""
     above, _, last = name.rpartition(".")
-    if _is_fraction(value_at(config, name)):
-        return True
-    if name.split(".")[0] == "env_params":
-        return False  # A parameter keeps its dtype, whatever its class declares.
-    owner = value_at(config, above) if above else config
-    fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
-    # A value such as 1, None or `auto` does not say what may take its place.
-    return any(
-        field.name == last and (is_number(field) or _is_fraction(field.default))
-        for field in fields
-    )
-
-
-def _is_fraction(value: Any) -> bool:
+    value = value_at(config, name)
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return jnp.issubdtype(value.dtype, jnp.floating)
-    return isinstance(value, float)
+    if isinstance(value, float) or name.split(".")[0] == "env_params":
+        return isinstance(value, float)  # A parameter keeps its type.
+    # A value such as 1, None or `auto` does not say what may take its place.
+    owner = value_at(config, above) if above else config
+    field = getattr(owner, "__dataclass_fields__", {}).get(last)
+    return field is not None and (is_number(field) or isinstance(field.default, float))
 
 
 # A name, changes of the config by name (and `name`, what to call it), or a config.
@@ -282,16 +267,17 @@ def read_environments(config: TrainConfig, environments: Environments) -> list[T
     for entry in environments or [{}]:
         if isinstance(entry, TrainConfig) and type(entry) is type(config):
             changes = {field: getattr(entry, field) for field in CARRIED_FIELDS}
-            name, changed = None, entry
+            name, changed = serialise.env_name(entry.env), entry
         elif isinstance(entry, str | Mapping):
             changes = {"env": entry} if isinstance(entry, str) else dict(entry)
-            name, changed = changes.pop("name", None), config.replace(**changes)
+            name = changes.pop("name", None)
+            changed = config.replace(**changes)
+            name = str(name or serialise.env_name(changed.env))
         else:
             raise ConfigError(
                 "environments takes names, changes of the config by name, and "
                 f"{type(config).__name__}s, got {entry!r}."
             )
-        name = str(name or serialise.env_name(changed.env))
         tasks.append(Task(name, changed, changes))
     if len({task.name for task in tasks}) < len(tasks):
         tasks = [

@@ -35,7 +35,10 @@ MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
 # What trackers have been told of what is in the folder.
 TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
-CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots", "trained")
+CONTENTS = (
+    *("checkpoints", "chunks", "metrics", "records", "snapshots", "trained"),
+    "trials.json",
+)
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 COMPARISON = "comparison"
 # Entries of a manifest.
@@ -87,7 +90,10 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     lead = f"{folder} holds {words_of(kind)}{why}."
     if kind not in KINDS:
         return f"{lead} This version does not know that kind; give another folder."
-    return f"{lead} Repeat the call that wrote it to go on with it."
+    return (
+        f"{lead} purerl.load({str(folder)!r}) reads it, and the call that wrote it "
+        "goes on with it; give another folder for anything else."
+    )
 
 
 # What wrote a folder.
@@ -187,7 +193,6 @@ def differences(
     new: Mapping[str, Any],
     parts: Mapping[str, str] | None = None,
     free: Collection[str] = (),
-    text: Callable[[Any], str] = repr,
 ) -> list[str]:
     """Return all in which two specifications differ, a phrase with both values each.
 
@@ -202,7 +207,6 @@ def differences(
         parts: The entries that are mappings of fields, and how a field of each is
             named, with `{}` for the field's own name; `config` where not given.
         free: The entries that may differ, beside those that every folder adds.
-        text: A function that writes a value.
     """
     found, parts = [], {"config": FIELD} if parts is None else parts
     for part, naming in parts.items():
@@ -210,14 +214,14 @@ def differences(
         for name in sorted({*before, *now}):
             if before.get(name) != now.get(name):
                 pair = before.get(name, _MISSING), now.get(name, _MISSING)
-                found.append(_phrase(naming.format(name), *pair, text))
+                found.append(_phrase(naming.format(name), *pair))
     for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
         before, now = stored.get(name, _MISSING), new.get(name, _MISSING)
         if f"{name}{_ASKED}" in new:
             now = new[f"{name}{_ASKED}"] or before
         plain = [json.dumps(None if x is _MISSING else x) for x in (before, now)]
         if not name.endswith(_ASKED) and plain[0] != plain[1]:
-            found.append(_phrase(name, before, now, text))
+            found.append(_phrase(name, before, now))
     return found
 
 
@@ -237,8 +241,8 @@ def refuse(found: Sequence[str], where: str, noun: str, remedy: str = REMEDY) ->
         raise ConfigError(f"{where} holds another {noun}: {'; '.join(found)}. {remedy}")
 
 
-def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str:
-    texts = ["missing" if x is _MISSING else text(x) for x in (before, now)]
+def _phrase(name: str, before: Any, now: Any) -> str:
+    texts = ["missing" if x is _MISSING else repr(x) for x in (before, now)]
     pairs = enumerate(zip(*texts, strict=False))
     first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
     # A long text is cut around the first character that differs.
@@ -321,7 +325,8 @@ def check_out(folder: Path | None, *wanted: str) -> None:
             why = f", not {' or '.join(map(words_of, wanted))}"
             raise ConfigError(f"out: {refusal(folder, kind, why)}")
         return
-    found = [f"{name}/" for name in CONTENTS if _has_results(folder / name)]
+    paths = [folder / name for name in CONTENTS if _has_results(folder / name)]
+    found = [f"{path.name}{'/' * path.is_dir()}" for path in paths]
     found += [CONFIG] if (folder / CONFIG).exists() else []
     if found:
         raise ConfigError(
@@ -330,9 +335,10 @@ def check_out(folder: Path | None, *wanted: str) -> None:
         )
 
 
-def _has_results(folder: Path) -> bool:
+def _has_results(path: Path) -> bool:
     # What begins with a dot was being written when its process was killed.
-    return any(p.is_file() and not p.name.startswith(".") for p in folder.rglob("*"))
+    inside = (path, *path.rglob("*"))
+    return any(p.is_file() and not p.name.startswith(".") for p in inside)
 
 
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:

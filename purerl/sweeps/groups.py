@@ -28,7 +28,7 @@ from purerl.config import (
     validate_field,
 )
 from purerl.randomisation import is_random
-from purerl.space.points import split, with_algorithm, with_randomised, with_static
+from purerl.space.points import split, with_algorithm, with_static
 from purerl.tracing import read_by
 from purerl.train import Bound, bind, check_may_move, check_time_limit, evaluate_agent
 from purerl.train.reads import (
@@ -95,9 +95,10 @@ def group_points(
         ConfigError: an axis that is no field, a value that its field refuses, a config
             that cannot be trained.
     """
-    drafts: dict[str, _Draft] = {}
+    groups: dict[str, Group] = {}
+    members: dict[str, list[tuple[int, Overrides]]] = {}
     known: dict[Any, dict[str, dataclasses.Field]] = {}
-    alike: dict[Any, tuple[_Draft, Overrides]] = {}
+    alike: dict[Any, tuple[Group, Overrides]] = {}
     for number, point in enumerate(points):
         try:
             # Among points that differ in numbers alone, only one is checked as a
@@ -112,30 +113,33 @@ def group_points(
             }
             shape = _shape_of(point, numeric)
             if shape in alike:
-                draft, values = alike[shape]
+                group, values = alike[shape]
                 values = dict(values)
                 for name, field in numeric.items():
                     validate_field(field, point[name])
                     values[name] = np.float32(point[name])
-                if checks_together(draft.bound.asked):
-                    draft.bound.at(split(draft.bound.asked, point)[1])
+                if checks_together(group.bound.asked):
+                    group.bound.at(split(group.bound.asked, point)[1])
             else:
-                draft = _draft(config, point, drafts)
-                dynamic = split(draft.bound.config, point)[1]
+                group = _group(config, point, groups)
+                dynamic = split(group.bound.config, point)[1]
                 values = {
-                    name: jax.tree.map(_as_array, dynamic[name])
-                    for name in draft.dynamic
+                    x: jax.tree.map(_as_array, dynamic[x]) for x in group.overrides
                 }
                 if shape is not None:
-                    alike[shape] = draft, values
+                    alike[shape] = group, values
         except ConfigError as error:
             where = ", ".join(f"{name}={value!r}" for name, value in point.items())
             if not point:
                 raise
             raise ConfigError(f"at {where}: {error}") from None
-        draft.numbers.append(number)
-        draft.values.append(values)
-    return [_finish(name, draft) for name, draft in drafts.items()]
+        members.setdefault(group.name, []).append((number, values))
+    found = []
+    for name, several in members.items():
+        numbers, values = zip(*several, strict=True)
+        stacked = {x: _stack([each[x] for each in values]) for x in values[0]}
+        found.append(groups[name]._replace(points=numbers, overrides=stacked))
+    return found
 
 
 def group_of_pieces(
@@ -189,44 +193,26 @@ def _shape_of(
     return shape
 
 
-class _Draft(NamedTuple):
-    bound: Bound
-    static: dict[str, Any]
-    dynamic: tuple[str, ...]
-    numbers: list[int]
-    values: list[Overrides]
-
-
-def _draft(
-    config: TrainConfig, point: Mapping[str, Any], drafts: dict[str, _Draft]
-) -> _Draft:
+def _group(
+    config: TrainConfig, point: Mapping[str, Any], groups: dict[str, Group]
+) -> Group:
     """The group of a point: a known one, or a new one with a checked config."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
     identity = [name_of(base), written(static), _structures(base, dynamic)]
-    start = with_static(base, static)
-    config = with_randomised(start, dynamic)
-    if config is not start:
+    config = with_static(base, static, dynamic)
+    if is_random(config.env_params) != is_random(base.env_params):
         # Its evaluations are planned for the time limit that the point has alone.
         identity.append(_time_limit(config))
     name = digest(identity)
-    if name not in drafts:
-        bound = bind(config)
-        drafts[name] = _Draft(bound, static, tuple(dynamic), [], [])
-    draft = drafts[name]
-    checked = draft.bound.at(dynamic)
+    if name not in groups:
+        groups[name] = Group(name, bind(config), (), dict(dynamic), static)
+    bound = groups[name].bound
+    checked = bound.at(dynamic)
     if any(field.startswith("env_params") for field in dynamic):
-        bind_params(draft.bound.env, checked.env_params)
-    check_time_limit(draft.bound, checked)
-    return draft
-
-
-def _finish(name: str, draft: _Draft) -> Group:
-    stacked = {
-        field: _stack([values[field] for values in draft.values])
-        for field in draft.values[0]
-    }
-    return Group(name, draft.bound, tuple(draft.numbers), stacked, draft.static)
+        bind_params(bound.env, checked.env_params)
+    check_time_limit(bound, checked)
+    return groups[name]
 
 
 def _stack(values: Sequence[PyTree]) -> PyTree:

@@ -7,7 +7,6 @@ be cut in any way.
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.table import Table
+from rich.markup import escape
 
 from purerl.config import ConfigError
 from purerl.execution import format as text
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
-from purerl.execution.memory import peak_memory, worker_limit
+from purerl.execution.memory import worker_limit
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
 from purerl.runner.session import Session
@@ -61,10 +60,7 @@ class SweepLoop:
         self.done_steps = self.trained = 0
 
     def _set_outline(self, outline: plans.SweepPlan) -> None:
-        """Take the lanes and segments of process 0.
-
-        A measured width, or that of a folder that is not shared, may differ elsewhere.
-        """
+        """Take the lanes and segments of process 0; a folder may say otherwise."""
         sizes = hosts.broadcast([(g.lanes, g.length) for g in outline.groups])
         self.outline = outline.at(sizes)
 
@@ -105,25 +101,25 @@ class SweepLoop:
                 reporter.notify(line)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
-        before, seconds = peak_memory(self.workers), 0.0
-        planned: list[plans.GroupPlan] = []
+        seconds = 0.0
+        lanes: set[int] = set()
         with session.interrupt, reporter:
             while groups:
                 plan = replace(self.outline, groups=tuple(groups), options=self.options)
                 done = self.outline.num_members - sum(g.num_members for g in left)
-                reporter.table(plan_table(plan, self.outline, done))
-                reporter.info(plan_lines(plan, self.compiler.last_seconds))
+                compiled = self.compiler.last_seconds
+                lines = plan_lines(plan, self.outline, done, compiled)
+                reporter.info(escape(lines))
                 if waiting := len(left) - len(groups):
                     reporter.info(f"{waiting} groups are compiled after these")
                 seconds += self._train(groups)
-                planned += [replace(group, program=None) for group in groups]
+                lanes |= {group.lanes for group in groups}
                 left = left[len(groups) :]
                 if hosts.all_any(np.array([session.is_stopped]))[0]:
                     left = []
                 # Whoever holds these programs leaves no room for the next ones.
                 del groups, plan
                 groups = self._prepare(left)
-        plan = replace(self.outline, groups=tuple(planned), options=self.options)
         trained, steps = map(
             int, hosts.all_sum([self.trained, self.done_steps - first])
         )
@@ -139,17 +135,20 @@ class SweepLoop:
             "train_seconds": round(seconds, 2),
             "env_steps": steps,
             "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": before + plan.device_bytes(),
-            "memory_used": peak_memory(self.workers),
-            "memory_before": before,
-            "lanes": sorted({group.lanes for group in planned}),
+            "lanes": sorted(lanes),
         }
         result = self._result(source, numbers)
         if session.is_stopped and not result.finished:
             where = text.quoted(self.folder) if self.folder else "FOLDER"
             reporter.notify(f"stopped; the same sweep with --out {where} goes on")
         elif not is_complete:
-            reporter.info(end_line(numbers))
+            reporter.info(
+                f"{text.with_noun(trained, 'member')}, "
+                f"{text.format_count(steps)} steps in {text.format_duration(seconds)} "
+                f"({numbers['steps_per_second']:,} steps/s), compiled "
+                f"{text.with_noun(numbers['compilations'], 'program')} in "
+                f"{self.compiler.seconds:.1f} s"
+            )
         return result
 
     def _open(self, folder: Path) -> set[str]:
@@ -270,47 +269,54 @@ def sweep(asked: SweepOptions) -> SweepResult:
     return SweepLoop(asked).run()
 
 
-ROWS = 40  # The number of groups that are listed.
-HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")
+MOST_LINES = 40  # The number of groups that are listed.
 
 
-def plan_table(
-    plan: plans.SweepPlan, sweep: plans.SweepPlan | None = None, done: int = 0
-) -> Table:
-    """Return a table with a row per group that is to be trained.
+def plan_lines(
+    plan: plans.SweepPlan,
+    sweep: plans.SweepPlan | None = None,
+    done: int = 0,
+    compile_seconds: float | None = None,
+) -> str:
+    """Return a plan in words: a line per group, the totals, notes on any group.
 
     Args:
         plan: What is to be trained.
         sweep: The whole sweep, where the plan is a part of it.
         done: Members that have finished.
+        compile_seconds: What compilation took, where that is to be said.
     """
-    outline = sweep or plan
+    outline, workers = sweep or plan, plan.num_workers
     title = (
         f"{text.with_noun(len(outline.design.points), 'point')} x "
         f"{text.with_noun(len(outline.seeds), 'seed')} = "
         f"{text.with_noun(outline.num_members, 'member')}"
     )
-    if done:
-        title += f", {done:,} of them finished before"
-    table = Table(title=title)
-    table.add_column("group", overflow="fold")
-    for header in HEADERS:
-        table.add_column(header, justify="right", no_wrap=True)
-    for group in plan.groups[:ROWS]:
-        chunk = min(group.lanes * group.chunk_blocks, group.num_members)
-        table.add_row(
-            group_label(group.group),
-            f"{group.num_members:,}",
-            f"{group.group.steps_each:,}",
-            text.format_count(group.steps),
-            str(group.lanes),
-            f"{chunk:,}",
-            text.format_bytes(group.chunk_bytes() * plan.num_workers),
-            text.format_duration(group.seconds()),
-        )
-    if len(plan.groups) > ROWS:
-        table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)
-    return table
+    lines = [f"{title}, {done:,} of them finished before" if done else title]
+    lines += [
+        f"  {group_label(group.group)}: "
+        f"{text.with_noun(group.num_members, 'member')} of "
+        f"{group.group.steps_each:,} steps, {text.with_noun(group.lanes, 'lane')}, "
+        f"{text.with_noun(group.chunk_blocks, 'block')} a chunk, "
+        f"{text.format_bytes(group.chunk_bytes() * workers)}, "
+        f"{text.format_duration(group.seconds())}"
+        for group in plan.groups[:MOST_LINES]
+    ]
+    if (more := len(plan.groups) - MOST_LINES) > 0:
+        lines.append(f"  and {more:,} more groups")
+    compiled = f"; compiled in {compile_seconds:.1f} s" if compile_seconds else ""
+    lines.append(
+        f"{text.with_noun(len(plan.groups), 'program')}; "
+        f"{text.format_count(plan.steps)} environment steps; "
+        f"{text.with_noun(workers, 'worker')}; memory for training "
+        f"{text.format_bytes(plan.device_bytes())} of "
+        f"{text.format_bytes(plan.memory_limit * workers)}; about "
+        f"{text.format_duration(plan.seconds())} of training{compiled}"
+    )
+    for group in (planned.group for planned in plan.groups):
+        ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
+        lines += [evaluations(group.bound), *notes(group.bound, ends)]
+    return "\n".join(dict.fromkeys(lines))
 
 
 def group_label(group: Group) -> str:
@@ -321,56 +327,4 @@ def group_label(group: Group) -> str:
         if not isinstance(value, np.ndarray)
     }
     shared = group.static | parts
-    return ", ".join(f"{n}={x}" for n, x in shared.items()) or "-"
-
-
-def plan_lines(plan: plans.SweepPlan, compile_seconds: float | None = None) -> str:
-    """Return the totals of a plan in words, and notes that concern any group."""
-    memory = text.format_bytes(plan.device_bytes())
-    limit = text.format_bytes(plan.memory_limit * plan.num_workers)
-    parts = [
-        text.with_noun(len(plan.groups), "program"),
-        f"{text.format_count(plan.steps)} environment steps",
-        text.with_noun(plan.num_workers, "worker"),
-        f"memory for training {memory} of {limit}",
-        f"about {text.format_duration(plan.seconds())} of training",
-    ]
-    if compile_seconds is not None:
-        parts.append(f"compiled in {compile_seconds:.1f} s")
-    lines = ["; ".join(parts)]
-    for group in (planned.group for planned in plan.groups):
-        ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
-        lines += [evaluations(group.bound), *notes(group.bound, ends)]
-    return "\n".join(dict.fromkeys(lines))
-
-
-def end_line(summary: Mapping[str, Any]) -> str:
-    """Return a line that says how a sweep went."""
-    return (
-        f"{text.with_noun(summary['trained_members'], 'member')}, "
-        f"{text.format_count(summary['env_steps'])} steps in "
-        f"{text.format_duration(summary['train_seconds'])} "
-        f"({summary['steps_per_second']:,} steps/s), "
-        f"compiled {text.with_noun(summary['compilations'], 'program')} in "
-        f"{summary['compile_seconds']:.1f} s; used "
-        f"{text.format_bytes(summary['memory_used'])} of memory"
-    )
-
-
-def lanes_table(rates: Sequence[plans.LaneRate]) -> Table:
-    """Return a table of throughput over widths; the best one is bold."""
-    best = max(rate.steps_per_second for rate in rates)
-    table = Table(title="training throughput by lanes, all workers busy")
-    for header in ("lanes", "steps/s", "of the best", "memory per worker", "compile"):
-        table.add_column(header, justify="right")
-    for rate in rates:
-        share = rate.steps_per_second / best
-        table.add_row(
-            str(rate.lanes),
-            f"{rate.steps_per_second:,.0f}",
-            f"{share:.0%}",
-            text.format_bytes(rate.memory),
-            f"{rate.compile_seconds:.1f} s",
-            style="bold" if share == 1 else "",
-        )
-    return table
+    return ", ".join(f"{n}={x}" for n, x in shared.items()) or "all"

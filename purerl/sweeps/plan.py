@@ -4,8 +4,7 @@ What a plan decides (lanes, updates per segment) fixes the results' bits, so a f
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
 
 On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
-width is part of a result's identity, so it is measured only where that is asked for
-(`lanes="auto"`, `purerl.find_lanes`).
+width is part of a result's identity, so no sweep measures it: `purerl.find_lanes` does.
 """
 
 import itertools
@@ -42,19 +41,10 @@ from purerl.runner.options import (
     tool,
 )
 from purerl.scale import devices, hosts
-from purerl.space.design import Design, axes_option, expand, size_of
+from purerl.space.axes import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps.groups import Group, check_axes, group_points, member_id
-from purerl.train import Bound, bind
-
-
-def _as_lanes(name: str, value: Any) -> int | str | None:
-    """A width of blocks: a number, also as text, `"auto"`, or None."""
-    if isinstance(value, str) and value.lstrip("-").isdigit():
-        value = int(value)
-    if isinstance(value, str) and value != "auto":
-        raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
-    return value if value == "auto" else devices.as_count(name, value)
+from purerl.train import bind
 
 
 @dataclass(frozen=True)
@@ -69,9 +59,8 @@ class SweepOptions(Segmented):
         "learning_rate=1e-4,3e-4; gamma=linspace(0.9,0.99,4); algorithm=ppo,dqn; "
         "hidden_sizes=(64,64),(256,256); in a random design loguniform(1e-5,1e-2), "
         "uniform(0.9,1.0), choice(4,8).",
-        "Values by (dotted) name of the field, or in a random design a distribution "
-        "(`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a "
-        "field too: what the other algorithm has in common is carried over.",
+        "Values by (dotted) name of the field, or in a random design a distribution. "
+        "`algorithm` is one too: what the other has in common is carried over.",
         needed=False,
     )
     _: KW_ONLY
@@ -90,13 +79,6 @@ class SweepOptions(Segmented):
     extend: bool = option(
         False,
         "Train the points and seeds that the sweep in the folder has not.",
-    )
-    lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
-        None,
-        "Agents per block, part of what fixes the bits: a number, or auto to measure "
-        "the best; by the number of members if not given.",
-        kind=str | None,
-        check=_as_lanes,
     )
     memory_limit: str | float | None = memory_limit_option()
     keep_states: bool = option(
@@ -242,7 +224,7 @@ def plan(asked: SweepOptions) -> SweepPlan:
 def make_outline(
     asked: SweepOptions, workers: Sequence[devices.Worker], limit: float
 ) -> SweepPlan:
-    """Return groups, members, lanes and segments; `"auto"` lanes are measured.
+    """Return groups, members, lanes and segments.
 
     Raises:
         ConfigError: an axis or value that cannot be, or one that changes nothing; more
@@ -268,29 +250,14 @@ def make_outline(
             kept = sorted({id: i for i, id in reversed(list(enumerate(ids)))}.values())
             ids, members = [ids[i] for i in kept], members.take(np.asarray(kept))
         length = segment_length(group.bound, asked.segment_updates)
-        width = _lanes(asked, group, members, length, workers, limit)
-        is_fixed = isinstance(asked.lanes, int)
+        width = asked.lanes
+        if width is None:  # What is compiled may be narrower.
+            widest = devices.default_lanes(members.size, workers)
+            bound = group.bound
+            width = fitting_lanes(bound, widest, widest, length, workers, limit)
+        is_fixed = asked.lanes is not None
         groups.append(GroupPlan(group, ids, members, width, length, is_fixed))
     return SweepPlan(asked, design, seeds, tuple(groups), len(workers), limit)
-
-
-def _lanes(
-    asked: SweepOptions,
-    group: Group,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    limit: float,
-) -> int:
-    """The width of a group's blocks; what is compiled may be narrower if not given."""
-    if asked.lanes is None:
-        width = devices.default_lanes(members.size, workers)
-        return fitting_lanes(group.bound, width, width, length, workers, limit)
-    if asked.lanes == "auto":
-        rates = measure_lanes(group.bound, members, length, workers, None, limit)
-        # They were measured with every worker busy; few members would fill no block.
-        return min(best_of(rates), devices.widest_of_use(members.size, workers))
-    return int(asked.lanes)
 
 
 def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
@@ -454,49 +421,6 @@ class LaneRate(NamedTuple):
     memory: float
 
 
-def measure_lanes(
-    bound: Bound,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    widths: Sequence[int] | None,
-    limit: float,
-    least_seconds: float = 2.0,
-) -> list[LaneRate]:
-    """Measure steps per second over widths, until memory ends or throughput falls.
-
-    Args:
-        bound: Config, environment and plan of the members.
-        members: Examples of the members, at least one; repeated to fill the lanes.
-        length: Updates per call, K.
-        workers: Workers, all of which are kept busy with a block each.
-        widths: Widths to try, ascending; powers of two where not given.
-        limit: Bytes per worker.
-        least_seconds: Seconds of measurement per width at the least.
-    """
-    if widths is None:
-        is_cpu = workers[0].device.platform == "cpu"
-        most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
-        widths = [1 << power for power in range(most.bit_length())]
-    rates: list[LaneRate] = []
-    for width in widths:
-        block = members.block(0, width)
-        program = current_cache().get(bound, block, length, workers)
-        memory = program.memory().block(width)
-        if memory > limit:
-            break
-        speed = rate(program, block, workers, least_seconds)
-        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
-        least = 0.7 * max(entry.steps_per_second for entry in rates)
-        if all(entry.steps_per_second < least for entry in rates[-2:]):
-            break  # Two widths far below the best one: it is past saturation.
-    if not rates:
-        raise ConfigError(
-            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
-        )
-    return rates
-
-
 @in_32_bits
 def find_lanes(
     config: TrainConfig,
@@ -507,7 +431,7 @@ def find_lanes(
 ) -> list[LaneRate]:
     """Measure training throughput over lane widths, every worker busy.
 
-    The best one is what `lanes="auto"` of `purerl.sweep` takes: it measures too.
+    It ends where the memory does, or the throughput falls.
 
     Args:
         config: The config to train; only what shapes the program matters.
@@ -522,12 +446,30 @@ def find_lanes(
     Raises:
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
-    if widths is not None:
-        widths = [devices.required("widths", width) for width in widths]
     bound, workers = bind(config), devices.make_workers()
     limit, length = worker_limit(memory_limit, workers), segment_length(bound)
+    if widths is None:
+        is_cpu = workers[0].device.platform == "cpu"
+        most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
+        widths = [1 << power for power in range(most.bit_length())]
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    return measure_lanes(bound, members, length, workers, widths, limit, seconds)
+    rates: list[LaneRate] = []
+    for width in (devices.required("widths", width) for width in widths):
+        block = members.block(0, width)
+        program = current_cache().get(bound, block, length, workers)
+        memory = program.memory().block(width)
+        if memory > limit:
+            break
+        speed = rate(program, block, workers, seconds)
+        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
+        least = 0.7 * max(entry.steps_per_second for entry in rates)
+        if all(entry.steps_per_second < least for entry in rates[-2:]):
+            break  # Two widths far below the best one: it is past saturation.
+    if not rates:
+        raise ConfigError(
+            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
+        )
+    return rates
 
 
 def best_of(rates: Sequence[LaneRate]) -> int:

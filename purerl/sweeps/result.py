@@ -32,8 +32,7 @@ from purerl.runner.trackers.base import (
 from purerl.runner.trackers.group import Files, Group, Told
 from purerl.serialise import env_name
 from purerl.space import axes as labels
-from purerl.space.axes import column
-from purerl.space.design import Design
+from purerl.space.axes import Design, column
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
 from purerl.sweeps import store
@@ -95,14 +94,14 @@ class SweepResult(Shown):
         ]
 
     @property
-    def finished(self) -> bool:
-        """True if every member has been trained."""
-        return all(id in self._source for row in self.ids for id in row)
-
-    @property
     def num_finished(self) -> int:
         """The number of members that have been trained."""
         return sum(id in self._source for row in self.ids for id in row)
+
+    @property
+    def finished(self) -> bool:
+        """True if every member has been trained."""
+        return self.num_finished == sum(map(len, self.ids))
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -112,7 +111,7 @@ class SweepResult(Shown):
         name `train_policy_loss`.
         """
         arrays = {}
-        for name in self._arrays:
+        for name in self._source.names():  # Every file is opened.
             kind, _, metric = name.partition("/")
             if kind == "train":
                 arrays[labels.variable_of(metric, self.design.names)] = name
@@ -142,24 +141,18 @@ class SweepResult(Shown):
         """All variables: `(*axes, seed, segment)`, `(*axes, seed, evaluation, ...)`."""
         import xarray as xr
 
-        dataset = xr.Dataset({name: self[name] for name in self.names})
-        dataset.attrs = {
-            "config": json.dumps(self._described),
-            **self._attrs,
-        }
-        return dataset
+        return xr.Dataset({name: self[name] for name in self.names}, attrs=self._attrs)
 
-    @property
-    def _described(self) -> dict[str, Any]:
-        """The base config as plain values: those of the folder, if there is one."""
-        if self.out is not None:
-            return store.load(self.out)["config"]
-        return serialise.to_dict(self.config)
-
-    @property
+    @cached_property
     def _attrs(self) -> dict[str, str]:
-        names = json.dumps(list(self.design.names))
-        return {"design": self.design.kind, "axes": names}
+        """What pictures are told of the sweep, the folder's config if there is one."""
+        stored = {} if self.out is None else store.load(self.out)
+        config = stored.get("config") or serialise.to_dict(self.config)
+        return {
+            "config": json.dumps(config),
+            "design": self.design.kind,
+            "axes": json.dumps(list(self.design.names)),
+        }
 
     def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
         """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
@@ -232,7 +225,16 @@ class SweepResult(Shown):
         """
         if mode not in ("max", "min"):
             raise ConfigError(f"mode must be max or min, got {mode!r}.")
-        where, found = self._of_one_task(env), self._scores(metric)
+        points, found = self.design.points, self._scores(metric)
+        if env is None:
+            found.check_one_task()
+            where = np.arange(len(points))
+        else:
+            check_known(
+                sweep_data.ENV, list(self.design.names), "the axes of the sweep"
+            )
+            values = np.asarray(column(points, sweep_data.ENV))
+            where = self._where(values, sweep_data.ENV, env)
         sign = 1.0 if mode == "max" else -1.0
         if mode == "min":
             found = found._replace(scores=-found.scores, lowest=np.nan)
@@ -242,27 +244,8 @@ class SweepResult(Shown):
             raise ConfigError(f"no member of {of} has a final {metric}.")
         means = found.means[where]
         # Of equal points one whose members all have scores comes first.
-        number = int(where[np.lexsort((-known, -means))[0]])
-        point = self.design.points[number]
+        point = points[int(where[np.lexsort((-known, -means))[0]])]
         return Best(point, float(sign * means.max()), self.config_at(point))
-
-    def _of_one_task(self, env: Any) -> np.ndarray:
-        """The numbers of the points that are compared, all of one environment."""
-        names = self.design.names
-        if env is not None:
-            check_known(sweep_data.ENV, list(names), "the axes of the sweep")
-        elif sweep_data.ENV not in names:
-            return np.arange(len(self.design.points))
-        values = np.asarray(column(self.design.points, sweep_data.ENV))
-        if env is not None:
-            return self._where(values, sweep_data.ENV, env)
-        several = list(map(str, dict.fromkeys(values.tolist())))
-        if len(several) > 1:
-            raise ConfigError(
-                f"{sweep_data.several_tasks(several)}; give one of them, such as "
-                f"best({sweep_data.ENV}={several[0]!r})."
-            )
-        return np.arange(len(values))
 
     def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
         """Return the config that trains a point: `purerl.run(result.config_at(point))`.
@@ -276,11 +259,6 @@ class SweepResult(Shown):
     def _numbers(self) -> dict[str, int]:
         """Hash of a point as it was given -> number of the point."""
         return {digest(written(x)): n for n, x in enumerate(self.design.points)}
-
-    @cached_property
-    def _arrays(self) -> list[str]:
-        """Names of all arrays, for which every file is opened."""
-        return self._source.names()
 
     def state(self, point: Mapping[str, Any], seed: int) -> PyTree:
         """Return the final state of one member, on the host.
@@ -338,18 +316,14 @@ class SweepResult(Shown):
         by = sweep_data.ENV if len(sweep_data.environments(self.dataset)) > 1 else None
         return plots.sweep_curves(self.dataset, by, ax=ax)
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> Any:
         """Axes, seed, final scores, and where it diverged, by member."""
-        num_seeds, points = len(self.seeds), self.design.points
-        columns: dict[str, Any] = {
-            name: np.repeat(np.asarray(column(points, name), object), num_seeds)
-            for name in self.design.names
-        }
-        columns["seed"] = np.tile(self.seeds, len(self.design.points))
-        for metric in ("episode_return", "episode_length"):
-            columns[metric] = self.scores(metric).values.reshape(-1)
-        columns["diverged_at"] = self["diverged_at"].values.reshape(-1)
-        return columns
+        import xarray as xr
+
+        data = {metric: self.scores(metric) for metric in RENAMED}
+        data["diverged_at"] = self["diverged_at"]
+        frame = xr.Dataset(data).to_dataframe().reset_index()
+        return frame[[*self.design.names, "seed", *data]]
 
     def _variable(self, name: str) -> "xr.DataArray":
         """All members' rows of one array, filled up with NaN to the longest."""
@@ -376,22 +350,24 @@ class SweepResult(Shown):
         return xr.DataArray(grid, dims=dims, coords=self._coords(), name=name)
 
     def _coords(self) -> dict[str, Any]:
-        coords: dict[str, Any] = {"seed": list(self.seeds)}
-        if self.design.kind == "grid":
-            for name in self.design.names:
-                coords[name] = list(dict.fromkeys(column(self.design.points, name)))
-            return coords
-        for name in self.design.names:
-            coords[name] = ("point", column(self.design.points, name))
-        return coords
+        is_grid = self.design.kind == "grid"
+        columns = {n: column(self.design.points, n) for n in self.design.names}
+        return {
+            "seed": list(self.seeds),
+            **{
+                name: list(dict.fromkeys(values)) if is_grid else ("point", values)
+                for name, values in columns.items()
+            },
+        }
 
     def _where(self, values: np.ndarray, name: str, value: Any) -> np.ndarray:
         wanted = labels.label(labels.plain(value))
         if callable(value):  # a loss: networks are told apart by numbers
             wanted = labels.known_label(self.design.points, name, value) or wanted
-        if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
+        is_number = isinstance(wanted, int | float)
+        if is_number and np.issubdtype(values.dtype, np.number):
             matches = values == wanted
-            if not matches.any() and np.issubdtype(values.dtype, np.floating):
+            if not matches.any() and not isinstance(wanted, int):
                 matches = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
         else:
             matches = values.astype(str) == str(wanted)
@@ -404,9 +380,8 @@ class SweepResult(Shown):
 def write_summary(result: SweepResult) -> None:
     """Write `summary.json` into the sweep's folder, if it has one."""
     if result.out is not None:
-        numbers = result.summary
-        facts = {name: numbers[name] for name in ("members", "groups")}
-        facts["finished_members"] = result.num_finished
+        numbers, finished = result.summary, result.num_finished
+        facts = {"members": numbers["members"], "finished_members": finished}
         has_trained = numbers["trained_members"] > 0
         folders.write_summary(result.out, facts, numbers, has_trained)
 
@@ -441,25 +416,16 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
         config = manifest.task_config(stored)
-    names, kind = tuple(stored["axes"]), stored["design"]
-    shape = tuple(stored["shape"])
-    design = Design(kind, names, shape, points)
+    names, shape = tuple(stored["axes"]), tuple(stored["shape"])
+    design = Design(stored["design"], names, shape, points)
     members = store.MemberStore.of(folder)
     for path in members.damaged:
         say(
             f"{path} is damaged, and its members are missing; run the sweep again: "
             "only they are trained anew"
         )
-    result = SweepResult(
-        config, design, stored["seeds"], members, folder, written=stored["points"]
-    )
-    had = folders.read_summary(folder).get("finished_members", 0)
-    if result.num_finished < had:
-        say(
-            f"{folder / 'chunks'} has {result.num_finished:,} of the {had:,} members "
-            "that had finished; run the sweep again: the others are trained anew"
-        )
-    return result
+    about = config, design, stored["seeds"], members, folder
+    return SweepResult(*about, written=stored["points"])
 
 
 # Kinds of rows that trackers are told.
@@ -488,9 +454,9 @@ class Telling:
         for number, id in enumerate(id for row in result.ids for id in row):
             self._left.setdefault(id, []).append(number)
         # The others are told when they end; a tracker may open the first one at once.
-        first = {0: self._ended({}, 0, 0).ended}
-        name = name_of(out, "sweep")
-        self.run = TrackedRun(name, result._described, first, out, is_sweep=True)
+        first = {0: self._member(0)}
+        config, name = json.loads(result._attrs["config"]), name_of(out, "sweep")
+        self.run = TrackedRun(name, config, first, out, is_sweep=True)
 
     def add(self, group: Group, ids: Sequence[str], chunk: store.Chunk) -> None:
         """Tell of a chunk that has ended; a file is read when a tracker comes to it."""
@@ -513,21 +479,20 @@ class Telling:
             for path in store.chunk_paths(self.result.out):
                 self.add(group, store.chunk_ids(path), path)
 
-    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
+    def _member(self, number: int) -> Member:
         place, seed = divmod(number, len(self.result.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
         agent = self.result.seeds[seed]
-        texts = [
-            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in {**values, "seed": agent}.items()
-        ]
+        return Member(labels.in_a_line({**values, "seed": agent}), agent, values)
+
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
         rows = [
             {"kind": kind, **told}
             for kind in TOLD
             for told in _rows(arrays, f"{kind}/", row)
         ]
         rows.sort(key=lambda told: told["env_steps"])
-        return ended(number, Member(", ".join(texts), agent, values), rows)
+        return ended(number, self._member(number), rows)
 
 
 def _rows(
@@ -556,16 +521,7 @@ def tracked_files(result: SweepResult) -> Files:
 
 
 def told_of_sweep(folder: Path) -> Told:
-    """Return what trackers are told of a sweep's folder.
-
-    Raises:
-        ConfigError: no member has finished.
-    """
+    """Return what trackers are told of a sweep's folder."""
     result = load_sweep(folder)
-    if not store.chunk_paths(folder):
-        raise ConfigError(
-            f"no member of the sweep in {folder} has finished. Run its command "
-            "again first."
-        )
     telling, files = Telling(result), tracked_files(result)
     return Told(telling.run, telling.total, telling.add_folder, files, result.finished)

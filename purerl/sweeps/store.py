@@ -38,13 +38,12 @@ def describe(
         points: Points of the design, as `purerl.sweeps.groups.written` gives them.
         options: The options of the sweep.
     """
-    lanes = options.lanes if isinstance(options.lanes, int) else None
     design, is_asked = outline.design, options.segment_updates is not None
     groups = {
         plan.group.name: {
             "auto": plan.group.bound.automatic,
             "lanes": plan.lanes,
-            "lanes_asked": lanes,
+            "lanes_asked": options.lanes,
             "segment_updates": plan.length,
             # More than a whole run is a whole run.
             "segment_updates_asked": plan.length if is_asked else None,

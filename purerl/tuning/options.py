@@ -20,7 +20,7 @@ from purerl.search.fitness import (
     check_fitness,
     fitness_option,
 )
-from purerl.space.design import axes_option
+from purerl.space.axes import axes_option
 
 KINDS = (FINAL_RETURN, TRAINING_CURVE)
 SAMPLERS = ("tpe", "random")

@@ -365,17 +365,6 @@ def test_every_number_of_a_rule_has_a_finite_meta_gradient(played):
 # Rules in files, on command lines, and evolved.
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".yaml"])
-def test_a_saved_rule_comes_back_bit_for_bit(tmp_path, suffix):
-    rule = LPGRule.make(4, SIZE, 5, base=ActorCriticRule(low=-1.0), temporal=True)
-    path = purerl.save_part(rule, tmp_path / f"rule{suffix}")
-    back = serialise.parse_part(str(path), "rule")  # as `--rule PATH` reads it
-    assert jax.tree.structure(back) == jax.tree.structure(rule)
-    assert_same_bits(jax.tree.map(np.float32, back), jax.tree.map(np.float32, rule))
-    inputs = random_inputs("..T.")
-    assert_same_bits(back(inputs), rule(inputs))
-
-
 def test_a_rule_is_read_from_text_and_from_a_config():
     text = "LPGRule(hidden_size=4, prediction_size=3, init='zeros', "
     text += "base=ActorCriticRule(low=-1.0, high=1.0))"

@@ -184,37 +184,6 @@ def test_the_step_size_decays_linearly_to_zero(update, expected):
     np.testing.assert_allclose(actual, expected, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("anneal", "expected"),
-    [
-        pytest.param(True, [1e-3, 7.5e-4, 2.5e-4], marks=pytest.mark.slow),
-        (False, [1e-3, 1e-3, 1e-3]),
-    ],
-)
-def test_an_update_uses_the_step_size_annealed_or_not(anneal, expected):
-    """The largest move of a parameter in updates 0, 1 and 3 of 4.
-
-    One gradient step with a fresh Adam moves a parameter by at most the step size, and
-    by nearly that much where its gradient is far above epsilon.
-    """
-    config = small(
-        learning_rate=1e-3,
-        anneal_learning_rate=anneal,
-        optimiser=purerl.optimisers.Adam(eps=1e-12),
-    )
-    algorithm = purerl.make_algorithm(config)
-    start = jax.jit(algorithm.init)(jax.random.key(0))
-    step = jax.jit(algorithm.step)
-    for update, rate in zip((0, 1, 3), expected, strict=True):
-        after, metrics = step(start._replace(update=jnp.int32(update)))
-        change = jax.tree.map(
-            lambda x, y: float(jnp.abs(x - y).max()), after.params, start.params
-        )
-        np.testing.assert_allclose(max(jax.tree.leaves(change)), rate, rtol=1e-2)
-        assert after.update == update + 1
-        assert metrics["env_steps"] == (update + 1) * 32
-
-
 def test_explained_variance_golden():
     # Targets 0, 2, 4 (variance 8/3); errors 1, -1, 0 (variance 2/3): 1 - 1/4.
     zeros = jnp.zeros(3)

@@ -135,9 +135,6 @@ def largest(tree):
     return max(float(jnp.abs(x).max()) for x in jax.tree.leaves(tree))
 
 
-# A value that only a critic with a memory of what it alone saw can tell.
-
-
 # Which keys give the critic a memory of its own, and what is refused
 
 

@@ -117,7 +117,7 @@ CUT = ["--truncation", "5", "--strategy", "persistent-es"]  # of 20 updates
         ("train", ["--segment-updates", "-1"], "must be a positive whole number"),
         ("evolve", ["--rollouts", "0"], "rollouts must be a positive"),
         ("pbt", ["--population", "0"], "population must be a positive whole number"),
-        ("pbt", ["--quantile", "0.7"], "quantile must lie between 0 and 0.5, got 0.7"),
+        ("pbt", ["--quantile", "0.7"], "quantile must be a number between 0 and 0.5"),
         (
             "pbt",
             ["--ready-updates", "4", "--segment-updates", "3"],

@@ -59,7 +59,6 @@ def test_lanes_are_measured(capsys):
         (["--axis", "learning_rate"], "--axis takes NAME=VALUES"),
         (["--axis", "gamma=0.9", "--axis", "gamma=0.8"], "--axis gamma is given twice"),
         (["--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
-        (["--lanes", "wide"], "lanes must be a number or 'auto', got 'wide'"),
         (["--lanes", "0"], "lanes must be a positive"),
         (["--memory-limit", "some"], "memory_limit must be a positive number"),
         (["--design", "random"], "needs num_points"),

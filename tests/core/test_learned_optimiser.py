@@ -16,6 +16,7 @@ from purerl.learning import optimiser as making
 from purerl.learning.optimiser import frozen_in
 from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.learned import DECAYS, FEATURES, layout_of
+from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Schedule
 from tests.algorithms.agents import agent_of
 from tests.helpers import CONTINUOUS_CARTPOLE, assert_same_bits, tiny_config
@@ -272,12 +273,14 @@ def test_runs_with_other_keys_have_other_noise_and_the_same_key_the_same():
         random_weights(LearnedOptimiser.make(3, noise=True, b1=0.7)),
         purerl.optimisers.OpenOptimiser.make(4, 3, max_norm=None),
         Adam(b1=0.7),
+        LPGRule.make(4, 3, 5, base=ActorCriticRule(low=-1.0), temporal=True),
     ],
-    ids=["learned", "open", "adam"],
+    ids=["learned", "open", "adam", "rule"],
 )
-def test_an_optimiser_comes_back_from_its_file_bit_for_bit(made, suffix, tmp_path):
-    path = purerl.save_part(made, tmp_path / f"optimiser{suffix}")
-    for again in (purerl.load_part(path), serialise.parse_part(str(path), "optimiser")):
+def test_a_part_comes_back_from_its_file_bit_for_bit(made, suffix, tmp_path):
+    path = purerl.save_part(made, tmp_path / f"part{suffix}")
+    kind = "rule" if isinstance(made, LPGRule) else "optimiser"
+    for again in (purerl.load_part(path), serialise.parse_part(str(path), kind)):
         assert_same_bits(again, made)
         assert jax.tree.structure(again) == jax.tree.structure(made)
     with pytest.raises(ConfigError, match="no loss"):

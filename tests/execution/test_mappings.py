@@ -53,13 +53,6 @@ def test_programs_that_were_not_asked_for_the_longest_make_room(bound, members, 
     assert programs.compilations == 6
 
 
-def test_a_program_that_somebody_holds_stays(bound, members, alive):
-    programs, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
-    held = [programs.get(bound, block, length, workers) for length in (1, 2, 3, 4)]
-    programs.make_room()
-    assert len(programs) == 0 and set(held) == set(alive)
-
-
 def test_programs_that_are_forgotten_are_compiled_again(bound, members, alive):
     programs, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
     first = programs.get(bound, block, 1, workers)

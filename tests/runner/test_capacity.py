@@ -1,6 +1,5 @@
 """What cannot fit, or would take for ever, is said before anything is compiled."""
 
-import re
 import time
 
 import jax
@@ -10,8 +9,6 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.execution import memory
-from purerl.execution.programs import Members, Program
-from purerl.scale.devices import make_workers
 from purerl.train import bind, make_segment
 from tests.helpers import slow_but, tiny_config
 
@@ -51,23 +48,8 @@ def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsy
     assert time.monotonic() - began < 60  # it waited for a failed allocation once
     error = capsys.readouterr().err
     assert f"purerl {args[0]}: memory: one agent needs at least " in error
-    numbers = int(re.findall(r"has ([\d,]+) numbers", error)[0].replace(",", ""))
     assert "GiB" in error and "smaller network" in error
-    assert 1e10 <= numbers < 3e10  # a layer of 100,000 by 100,000, or all of them
     assert not list(tmp_path.glob("x/manifest.json")) or args[0] != "train"
-
-
-@pytest.mark.slow
-def test_the_estimate_is_the_state_and_its_gradients():
-    bound = bind(tiny_config())
-    members = Members(jax.random.split(jax.random.key(0), 2), {})
-    built = Program(bound, members, 3, make_workers()[:1])
-    shapes = built.member_shapes()
-    state = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
-    gradients = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes.params))
-    assert memory.least_bytes(shapes) == state + gradients
-    assert built.memory().state == state
-    assert gradients < state
 
 
 @pytest.mark.slow
@@ -97,13 +79,4 @@ def test_agents_without_number_are_said_at_once(command, tmp_path, capsys):
     assert error.startswith(f"purerl {command}: ")
     assert "100,000,000 agents" in error
     assert "GiB" in error and "hours" in error
-    assert not (tmp_path / "x").exists()
-
-
-def test_a_replay_buffer_beyond_32_bits_is_refused(tmp_path, capsys):
-    flags = ("--total-timesteps", "4000000000", "--buffer-size", "4000000000")
-    args = ["train", "--algorithm", "sac", "--env", "Pendulum-v1", *flags]
-    assert main([*args, "--out", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "buffer_size must be at most 2147483647 (32 bits), got 4000000000" in error
     assert not (tmp_path / "x").exists()

@@ -273,40 +273,6 @@ def test_memory_and_running_returns_begin_anew():
 HERE = "gymnasium/CartPole-v1"
 
 
-class Nested(gymnasium.Env):
-    """An environment with a nested config, into which it writes, as highway-env has."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, config):
-        assert type(config) is dict and type(config["features"]) is list
-        config["features"].append("z")
-        assert config["features"] == ["x", "y", "z"]
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        return np.zeros(2, np.float32), 1.0, bool(action), False, {}
-
-
-def test_an_environment_has_its_nested_config(tmp_path):
-    gymnasium.register("purerl-test/Nested-v0", Nested, max_episode_steps=9)
-    config = purerl.PPOConfig(
-        env="gymnasium/purerl-test/Nested-v0",
-        env_kwargs={"config": {"features": ["x", "y"]}},
-        total_timesteps=64,
-        **{**ROLLOUT, "num_envs": 1},
-    )
-    result = purerl.run(config, seeds=1, out=tmp_path / "run", progress=False)
-    assert np.isfinite(result.metrics["episode_return"]).all()
-    longer = {"resume": True, "extend": True, "progress": False}
-    config = config.replace(total_timesteps=128)
-    assert purerl.run(config, seeds=1, out=tmp_path / "run", **longer).finished
-
-
 @pytest.mark.parametrize(
     ("change", "options", "sentence"),
     [

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 
 import pytest
 
@@ -179,17 +178,6 @@ def test_folders_that_cannot_be_sent_get_a_sentence(
     assert main(["track", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert fragment in error and error.count("\n") == 1
-
-
-def test_a_server_that_never_answers_stops_a_new_run(tiny, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        tracker = purerl.make_tracker("mlflow", uri=address)
-        with pytest.raises(ConfigError, match="tracker 'mlflow' cannot begin"):
-            run_tiny(tiny, out=tmp_path / "run", trackers=[tracker])
-    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"  # the user's own
 
 
 def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch, uri):

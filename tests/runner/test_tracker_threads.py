@@ -97,26 +97,6 @@ def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatc
     assert load_stored(tmp_path)["keeps"]["told"] == [[0, 1]]
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_the_waiting(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.0)
-    hangs, said = Hangs(), []
-
-    def notify(text):
-        said.append(text)
-        if text.startswith("waiting"):
-            signal.raise_signal(signal.SIGINT)
-
-    trackers, _ = group(hangs, folder=tmp_path)
-    trackers.notify = notify
-    tell(trackers, range(1, 11))
-    assert hangs.hangs.wait(10.0)
-    trackers.close("finished")
-    hangs.may_go.set()
-    assert said[1] == "not waiting for trackers any longer."
-    assert "lacks 8 of 10 updates" in said[2]
-
-
 @pytest.mark.parametrize(
     ("error", "status"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
 )

@@ -1,14 +1,24 @@
 import json
 import math
 
+import jax
 import numpy as np
 import pytest
 
 import purerl
+from purerl.config import ConfigError
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
-from purerl.space.axes import ends, from_dict, label, labels, read_axis, to_dict
-from purerl.space.design import expand
+from purerl.space.axes import (
+    ends,
+    expand,
+    from_dict,
+    label,
+    labels,
+    parse_axis,
+    read_axis,
+    to_dict,
+)
 from purerl.space.points import for_fields
 from tests.helpers import tiny_config
 
@@ -18,22 +28,11 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        lambda config: purerl.sweep(config, INSIDE),
-        lambda config: purerl.plan(config, INSIDE),
-        lambda config: purerl.tune(config, INSIDE, trials=1),
-        lambda config: purerl.pbt(config, INSIDE),
-        lambda config: purerl.halving(config, INSIDE),
-    ],
-)
-def test_an_axis_inside_another_is_refused(search):
-    with pytest.raises(
-        purerl.ConfigError,
-        match=r"axes name policy_loss and policy_loss\.clip_eps, which is inside it",
-    ):
-        search(tiny_config())
+@pytest.mark.parametrize("name", ["sweep", "plan", "tune", "pbt", "halving"])
+def test_an_axis_inside_another_is_refused(name):
+    words = r"axes name policy_loss and policy_loss\.clip_eps, which is inside it"
+    with pytest.raises(ConfigError, match=words):
+        getattr(purerl, name)(tiny_config(), INSIDE)
 
 
 def test_loguniform_is_even_in_the_logarithm():
@@ -45,17 +44,13 @@ def test_loguniform_is_even_in_the_logarithm():
 
 def test_whole_ends_give_whole_numbers_with_both_ends():
     for axis in (purerl.uniform(2, 4), purerl.loguniform(2, 4)):
-        design = expand({"n": axis}, "random", 300)
-        values = {p["n"] for p in design.points}
-        assert values == {2, 3, 4} and all(type(v) is int for v in values)
-
-
-def test_loguniform_over_whole_numbers_gives_each_its_interval():
-    design = expand({"n": purerl.loguniform(1, 3)}, "random", 6_000)
-    values = np.array([p["n"] for p in design.points])
-    total = math.log(3.5 / 0.5)
+        values = [p["n"] for p in expand({"n": axis}, "random", 300).points]
+        assert {*values} == {2, 3, 4} and {*map(type, values)} == {int}
+    # On a logarithmic scale each has its interval.
+    points = expand({"n": purerl.loguniform(1, 3)}, "random", 6_000).points
+    values = np.array([p["n"] for p in points])
     for number in (1, 2, 3):
-        share = math.log((number + 0.5) / (number - 0.5)) / total
+        share = math.log((number + 0.5) / (number - 0.5)) / math.log(3.5 / 0.5)
         assert abs((values == number).mean() - share) < 0.02
 
 
@@ -87,17 +82,10 @@ def test_a_field_of_whole_numbers_draws_whole_ones(name, params):
     assert {repr(point[name]) for point in points} == {"2", "3", "4"}
 
 
-def test_a_list_is_a_choice_and_another_distribution_is_refused():
-    class Own:
-        def draw(self, rng):
-            return rng.normal()
-
+def test_a_list_is_a_choice():
     assert read_axis("a", [1, (2,)]) == purerl.choice([1, (2,)])
     assert ends(purerl.choice([1, 2, 3])) == (1, 2, 3)
     assert ends(purerl.uniform(1, 3)) == (1, 3)
-    with pytest.raises(purerl.ConfigError, match="'a' must have ends or values, got O"):
-        read_axis("a", Own())
-    assert len(expand({"a": Own()}, "random", 3).points) == 3  # a sweep draws it
 
 
 def test_axes_are_read_as_they_were_written():
@@ -120,15 +108,96 @@ def test_axes_are_read_as_they_were_written():
 def test_labels_tell_values_apart():
     assert label((64, 64)) == "64-64" and label(0.5) == 0.5
     assert label(DPODrift(2.0, 0.6)) == "DPODrift(alpha=2.0, beta=0.6)"
-    import jax
-
-    make = purerl.losses.MLPValueLoss.create
-    losses = [make(jax.random.key(i)) for i in range(2)]
+    losses = [purerl.losses.MLPValueLoss.create(jax.random.key(i)) for i in range(2)]
     assert labels(losses) == ["MLPValueLoss#0", "MLPValueLoss#1"]
-    assert labels([ClipDrift(0.1), ClipDrift(0.2)]) == [
-        "ClipDrift(clip_eps=0.1)",
-        "ClipDrift(clip_eps=0.2)",
-    ]
+    names = [f"ClipDrift(clip_eps={eps})" for eps in (0.1, 0.2)]
+    assert labels([ClipDrift(0.1), ClipDrift(0.2)]) == names
+
+
+@pytest.mark.parametrize(
+    ("design", "axes", "shape", "points"),
+    [
+        # The last axis of a grid is the fastest.
+        ("grid", {"a": [1, 2], "b": ["x", "y"]}, (2, 2), "1x 1y 2x 2y"),
+        ("grid", {}, (), [()]),
+        ("zip", {"a": [1, 1, 2], "b": (3, 4, 3)}, (3,), "13 14 23"),
+    ],
+)
+def test_a_grid_combines_and_a_zip_takes_together(design, axes, shape, points):
+    made = expand(axes, design)
+    assert made.shape == shape
+    assert made.dims == (tuple(axes) if design == "grid" else ("point",))
+    rows = [tuple(map(str, point.values())) for point in made.points]
+    assert rows == [tuple(row) for row in (points.split() if axes else points)]
+
+
+def test_arrays_are_values_like_any_other():
+    drawn = expand({"a": purerl.choice(np.array([[8, 8], [4, 4]]))}, "random", 20)
+    assert {p["a"] for p in drawn.points} == {(8, 8), (4, 4)}
+    listed = expand({"a": np.array([[8, 8], [4, 4]])})
+    assert [p["a"] for p in listed.points] == [(8, 8), (4, 4)]
+    whole = purerl.uniform(np.int64(2), np.int64(4))
+    assert type(whole.draw(np.random.default_rng(0))) is int
+
+
+def test_environment_objects_that_are_written_alike_are_refused():
+    class Env:
+        def reset(self): ...
+
+        def step(self): ...
+
+    for design in ("grid", "zip"):
+        with pytest.raises(ConfigError, match="objects that are written alike"):
+            expand({"env": [Env(), Env()]}, design)
+
+
+def test_random_draws_are_the_same_whatever_else_is_drawn():
+    few = expand({"a": purerl.uniform(0, 1.0)}, "random", 3, seed=5)
+    more = expand(
+        {"b": purerl.choice(["x", "y"]), "a": purerl.uniform(0, 1.0)}, "random", 6, 5
+    )
+    assert [p["a"] for p in few.points] == [p["a"] for p in more.points[:3]]
+    other = expand({"a": purerl.uniform(0, 1.0)}, "random", 3, seed=6)
+    assert [p["a"] for p in few.points] != [p["a"] for p in other.points]
+
+
+def test_axes_of_a_random_design_are_independent():
+    design = expand(
+        {"a": purerl.uniform(0.0, 1.0), "b": purerl.uniform(0.0, 1.0)}, "random", 2_000
+    )
+    a, b = np.array([list(p.values()) for p in design.points]).T
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.07  # 3 standard errors of 2,000 draws
+    assert abs(a.mean() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "axis"),
+    [
+        ("learning-rate=1e-4,3e-4", ("learning_rate", [1e-4, 3e-4])),
+        ("gamma=linspace(0.9, 1, 3)", ("gamma", [0.9, 0.95, 1.0])),
+        ("num_envs=range(2,9,2)", ("num_envs", [2, 4, 6, 8])),
+        ("hidden_sizes=(64,64),(8,)", ("hidden_sizes", [(64, 64), (8,)])),
+        ("env=CartPole-v1,Doors-v0", ("env", ["CartPole-v1", "Doors-v0"])),
+        ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
+        ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
+        ("n=7", ("n", [7])),
+        (
+            "policy_loss=ClipDrift(clip_eps=0.1),DPODrift(alpha=2.0, beta=0.6)",
+            (
+                "policy_loss",
+                ["ClipDrift(clip_eps=0.1)", "DPODrift(alpha=2.0, beta=0.6)"],
+            ),
+        ),
+    ],
+)
+def test_axes_as_the_command_line_writes_them(text, axis):
+    assert parse_axis(text) == axis
+
+
+def test_geomspace_is_even_in_the_logarithm():
+    name, values = parse_axis("learning_rate=geomspace(1e-4,1e-2,3)")
+    assert name == "learning_rate"
+    np.testing.assert_allclose(values, [1e-4, 1e-3, 1e-2])
 
 
 @pytest.mark.parametrize(
@@ -138,8 +207,23 @@ def test_labels_tell_values_apart():
         (lambda: purerl.loguniform(0, 1), "positive ends, got 0"),
         (lambda: purerl.uniform(0, math.inf), "two finite ends"),
         (lambda: purerl.choice([]), "at least one value"),
+        (lambda: expand({"a": [1]}, "all"), "design must be one of grid, zip, random"),
+        (lambda: expand({"a": []}), "the axis 'a' has no values"),
+        (lambda: expand({"a": [1, 2, 1]}), "the axis 'a' has 1 more than once"),
+        (lambda: expand({"a": 3}), r"must be a list of values, got 3; for .* \[3\]"),
+        (lambda: expand({"a": {"ppo"}}), "must be a list of values, got {'ppo'}"),
+        (lambda: expand({"a": purerl.uniform(0, 1)}), "is a distribution"),
+        (lambda: expand({"a": [1, 2], "b": [1]}, "zip"), "equal lengths.*'b': 1"),
+        (lambda: expand({"a": [1]}, "random"), "needs num_points"),
+        (lambda: expand({"a": [1]}, "random", 0), "num_points must be a positive"),
+        (lambda: expand({}, "random", 3), "at least one axis"),
+        (lambda: expand({"a": [1]}, "grid", 3), "num_points belongs to a random"),
+        (lambda: parse_axis("learning_rate"), "NAME=VALUES, got 'learning_rate'"),
+        (lambda: parse_axis("lr=loguniform(2,1)"), "lower one first"),
+        (lambda: parse_axis("lr=geomspace(1e-4)"), "cannot read the axis 'lr=geomsp"),
+        (lambda: parse_axis("lr=linspace(0,1,-3)"), "must be non-negative"),
     ],
 )
 def test_bad_axes_get_a_sentence(call, words):
-    with pytest.raises(purerl.ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words):
         call()

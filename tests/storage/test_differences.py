@@ -52,10 +52,10 @@ def test_all_that_differs_is_said_with_both_values(changes, expected):
 
 def test_a_field_is_named_as_its_entry_says():
     stored, new = {"auto": {"a": 1}, "x": {"b": 2}}, {"auto": {"a": 3}, "x": {"b": 4}}
-    found = differences(stored, new, {"x": FIELD, "auto": AUTO_FIELD}, text=hex)
+    found = differences(stored, new, {"x": FIELD, "auto": AUTO_FIELD})
     assert found == [
-        "b is 0x2 there and 0x4 here",
-        "a, which is auto, is 0x1 there and 0x3 here",
+        "b is 2 there and 4 here",
+        "a, which is auto, is 1 there and 3 here",
     ]
 
 

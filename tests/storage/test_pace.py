@@ -5,8 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 import purerl
-from purerl.meta import store
-from purerl.search import folder as searches
 from purerl.storage import checkpoint
 from purerl.storage.checkpoint import Pace
 from tests.helpers import tiny_config
@@ -54,40 +52,18 @@ def test_a_save_that_fails_counts_as_one_and_0_seconds_saves_everything(clock):
     assert not due.is_due() and always.is_due()
 
 
-def _run(config, **options):
-    purerl.run(config, seeds=2, lanes=2, segment_updates=3, **options)
-
-
-def _pbt(config, **options):
-    axes = {"gamma": purerl.uniform(0.9, 0.999)}
-    size = {"population": 2, "ready_updates": 4, "lanes": 2, "fitness": "evaluation"}
-    purerl.pbt(config, axes, searches=[0], **size, **options)
-
-
-def _evolve(config, **options):
-    size = {"population": 2, "generations": 5, "lanes": 2}
-    purerl.evolve(config, ["learning_rate"], **size, **options)
-
-
-@pytest.mark.parametrize(
-    ("train", "place", "name"),
-    [
-        (_run, checkpoint, "save"),
-        (_pbt, searches, "save_states"),
-        (_evolve, store, "save"),
-    ],
-)
 def test_training_goes_on_between_checkpoints_that_take_long(
-    clock, monkeypatch, tmp_path, train, place, name
+    clock, monkeypatch, tmp_path
 ):
-    saved, save = [], getattr(place, name)
+    saved, save = [], checkpoint.save
 
     def slow(*args):
         clock[0] += 1000.0
         saved.append(args)
         save(*args)
 
-    monkeypatch.setattr(place, name, slow)
-    # Due after every segment, round or generation, if it took no time.
-    train(tiny_config(), out=tmp_path, checkpoint_seconds=0.5, progress=False)
+    monkeypatch.setattr(checkpoint, "save", slow)
+    # Due after every segment, if it took no time.
+    options = {"checkpoint_seconds": 0.5, "segment_updates": 3, "progress": False}
+    purerl.run(tiny_config(), out=tmp_path, **options)
     assert len(saved) == 2  # after the first one, and at the end

@@ -108,12 +108,13 @@ def test_others_are_waited_for_however_long_it_takes(monkeypatch):
 
 
 def test_an_error_of_the_coordinator_is_no_lateness(monkeypatch):
-    class Gone(Coordinator):
-        def blocking_key_value_get(self, place, milliseconds):
-            raise jax.errors.JaxRuntimeError("UNAVAILABLE: connection refused")
+    def gone(place, milliseconds):
+        raise jax.errors.JaxRuntimeError("UNAVAILABLE: connection refused")
 
+    coordinator = Coordinator(0)
+    coordinator.blocking_key_value_get = gone
     monkeypatch.setattr(hosts, "count", lambda: 2)
-    monkeypatch.setattr(hosts, "_client", lambda: Gone(0))
+    monkeypatch.setattr(hosts, "_client", lambda: coordinator)
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
         hosts.barrier()
 
@@ -131,23 +132,14 @@ def test_sums_over_processes_are_exact(monkeypatch):
     np.testing.assert_array_equal(hosts.all_min([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"},
-        {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
-    ],
-)
-def test_launchers_are_noticed(monkeypatch, environment):
+@pytest.mark.parametrize("names", hosts._LAUNCHERS)
+def test_launchers_are_noticed(monkeypatch, names):
     assert not hosts.launched()
-    for name, value in environment.items():
+    for name, value in zip(names, ("1", "4"), strict=True):
         monkeypatch.setenv(name, value)
     assert hosts.launched()
-
-
-def test_one_task_of_slurm_is_no_job_of_several(monkeypatch):
-    monkeypatch.setenv("SLURM_PROCID", "0")
-    monkeypatch.setenv("SLURM_NTASKS", "1")
+    # One task is no job of several.
+    monkeypatch.setenv(names[1], "1")
     hosts.join()
     assert hosts.count() == 1
 

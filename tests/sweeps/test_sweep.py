@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -7,79 +8,25 @@ import pytest
 
 import purerl
 from purerl.execution import programs
-from purerl.execution.curves import Curves, Segment
-from purerl.execution.programs import Members, Program
-from purerl.randomisation import Uniform
+from purerl.execution.curves import Curves, Segment, first_bad_update
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
 from purerl.sweeps import store
 from purerl.sweeps.groups import written
 from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.store import compare, describe
-from purerl.train import bind
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
 
 
-@pytest.mark.slow(optimised=False)
-def test_a_member_is_the_run_of_its_config(tiny, whole):
-    # Other programs (the rate is a constant here), so equal to rounding.
-    run = purerl.run(
-        tiny.replace(learning_rate=RATES[0]),
-        seeds=[3],
-        lanes=LANES,
-        segment_updates=SEGMENT,
-        progress=False,
-    )
-    member = whole.sel(learning_rate=RATES[0], seed=3)
-    for name, values in run.metrics.items():
-        if name == "update":
-            continue
-        np.testing.assert_allclose(member[name], values[0], rtol=2e-3, atol=1e-4)
-    evaluated = run.evaluation["episode_return"][0]
-    np.testing.assert_array_equal(member["evaluation_return"], evaluated)
-    np.testing.assert_array_equal(
-        member["evaluation_env_steps"], run.evaluation["env_steps"][0]
-    )
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny, tmp_path):
-    drawn = {"length": Uniform(0.3, 0.9)}
-    axes = {"env_params": [{}, drawn]}
-    result = run_sweep(tiny, axes, seeds=2, out=tmp_path / "out")
-    points = purerl.load_sweep(tmp_path / "out").design.points
-    assert [point["env_params"] for point in points] == [{}, drawn]
-    for number, params in enumerate([{}, drawn]):
-        run = purerl.run(
-            tiny.replace(env_params=params),
-            seeds=2,
-            lanes=LANES,
-            segment_updates=SEGMENT,
-            progress=False,
-        )
-        found = result["episode_return"].values.reshape(2, 2, -1)[number]
-        np.testing.assert_allclose(found, run.metrics["episode_return"], rtol=1e-4)
-
-
 @pytest.mark.slow
 def test_compilations_are_the_static_groups(monkeypatch):
-    calls = []
-    compile_for = programs.compile_for
-    monkeypatch.setattr(
-        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
-    )
-    config = tiny_config(num_evaluations=1)
-    result = run_sweep(
-        config,
-        {
-            "learning_rate": [1e-3, 1e-2],
-            "num_envs": [2, 4],
-            "algorithm": ["ppo", "vpg"],
-        },
-        seeds=2,
-    )
+    calls, compile_for = [], programs.compile_for
+    count = lambda *args: calls.append(1) or compile_for(*args)  # noqa: E731
+    monkeypatch.setattr(programs, "compile_for", count)
+    axes = {"learning_rate": [1e-3, 1e-2], "num_envs": [2, 4]}
+    axes["algorithm"] = ["ppo", "vpg"]
+    result = run_sweep(tiny_config(num_evaluations=1), axes, seeds=2)
     assert result.summary["groups"] == result.summary["compilations"] == 4
     assert len(calls) == 2 * 4  # an `init` and an `advance` each
     assert result.finished and result.summary["members"] == 16
@@ -132,8 +79,6 @@ def test_the_first_bad_update_is_found():
         ),
         "loss": np.array([[1, 1, 1, np.inf], [1, 1, 1, 1], [1] * 4], np.float32),
     }
-    from purerl.execution.curves import first_bad_update
-
     np.testing.assert_array_equal(first_bad_update(metrics), [3, -1, 2])
     # Losses of a warm-up are undefined, which is not bad.
     warm = metrics | {"gradient_steps": np.array([[0, 0, 0, 0], [0] * 4, [1] * 4])}
@@ -141,13 +86,8 @@ def test_the_first_bad_update_is_found():
 
 
 def test_equal_draws_are_trained_once(tiny, whole):
-    drawn = run_sweep(
-        tiny,
-        {"learning_rate": purerl.choice(RATES[:2])},
-        design="random",
-        num_points=5,
-        seeds=2,
-    )
+    axes = {"learning_rate": purerl.choice(RATES[:2])}
+    drawn = run_sweep(tiny, axes, design="random", num_points=5, seeds=2)
     assert drawn.summary["members"] == drawn.summary["trained_members"] == 4
     assert drawn.finished
     rates = drawn["episode_return"]["learning_rate"].values
@@ -167,18 +107,11 @@ def test_results_in_a_folder_are_what_is_in_memory(tiny, whole, tmp_path):
     assert json.loads(loaded.dataset.attrs["axes"]) == ["learning_rate"]
     # A kept agent acts as the one that `run` trains.
     policy = loaded.policy({"learning_rate": 1e-3}, seed=2)
-    run = purerl.run(
-        tiny.replace(learning_rate=RATES[0]),
-        seeds=[2],
-        lanes=LANES,
-        segment_updates=SEGMENT,
-        progress=False,
-    )
-    alone = purerl.make_policy(
-        tiny, jax.tree.map(lambda x: x[0], purerl.scale.host.to_device(run.state))
-    )
+    widths = {"lanes": LANES, "segment_updates": SEGMENT, "progress": False}
+    run = purerl.run(tiny.replace(learning_rate=RATES[0]), seeds=[2], **widths)
     obs = jax.random.normal(jax.random.key(0), (64, 4))
-    assert np.mean(np.asarray(policy(obs) == alone(obs))) > 0.95
+    alone = run.policy(2)(obs)
+    assert np.mean(np.asarray(policy(obs) == alone)) > 0.95
     with pytest.raises(purerl.ConfigError, match="no finished member"):
         loaded.state({"learning_rate": 1e-3}, seed=9)
     with pytest.raises(purerl.ConfigError, match="kept no states"):
@@ -228,16 +161,12 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
     out = tmp_path / "sweep"
     axes = {"learning_rate": RATES[:2]}
     run_sweep(tiny, axes, seeds=2, out=out)
+    turned, more = {"learning_rate": RATES[1::-1]}, {"learning_rate": RATES}
     for config, changed, options, words in (
         (tiny.replace(gamma=0.9), axes, {}, "gamma is 0.99 there and 0.9 here"),
         (tiny, {"learning_rate": RATES[:1]}, {}, r"2 points there and 1 here \(0 new"),
-        (tiny, {"learning_rate": RATES}, {}, r"3 here \(1 new.*--extend"),
-        (
-            tiny,
-            {"learning_rate": RATES[1::-1]},
-            {},
-            r"2 here \(0 new.*in this order",
-        ),
+        (tiny, more, {}, r"3 here \(1 new.*--extend"),
+        (tiny, turned, {}, r"2 here \(0 new.*in this order"),
         (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
     ):
         with pytest.raises(purerl.ConfigError, match=words):
@@ -280,7 +209,7 @@ def test_scores_are_the_last_evaluation(whole):
     ("options", "words"),
     [
         ({"lanes": 0}, "lanes must be a positive"),
-        ({"lanes": "best"}, "lanes must be a number or 'auto', got 'best'"),
+        ({"lanes": "best"}, "lanes must be a positive"),
         ({"extend": 8}, "extend must be True or False, got 8"),
         ({"memory_limit": "plenty"}, "memory_limit must be a positive number of bytes"),
         ({"memory_limit": "10kB"}, "a block of 2 lanes needs .* use fewer lanes"),
@@ -291,26 +220,15 @@ def test_bad_options_get_a_sentence(tiny, options, words):
         run_sweep(tiny, {"learning_rate": RATES}, **options)
 
 
-@pytest.mark.slow
-def test_lanes_are_halved_until_they_fit(tiny):
-    members = Members(jax.random.split(jax.random.key(0), 4), {})
-    built = Program(bind(tiny), members, SEGMENT, make_workers())
-    block = built.memory().block(4)
-    limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
-    result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
-    assert result.summary["lanes"] == [2]
-
-
-def test_frozen_rows_do_not_hide_later_members():
-    from types import SimpleNamespace
-
+def test_rows_of_frozen_members_are_unknown_and_counts_stay_exact():
     curves = Curves(SimpleNamespace(evaluate_after=(8,)), 2)
     curves.diverged_at[0] = 2
     ones = np.ones((2, 4), np.float32)
+    odd = 2**24 + 1  # More than float32 holds.
     metrics = {
         "env_steps": np.array([[5, 6, 7, 8]] * 2),
-        "episodes": np.ones((2, 4), int),
-        "episode_return": ones * np.array([[1.0], [3.0]]),
+        "episodes": np.ones((2, 4), int) * np.array([0, 0, 0, odd]),
+        "episode_return": ones * np.array([[1.0], [3.0]], np.float32),
         "episode_length": ones,
         "loss": ones,
     }
@@ -321,25 +239,8 @@ def test_frozen_rows_do_not_hide_later_members():
     assert curves.add(Segment(4, 4, metrics, evaluation)) == 3.0
     np.testing.assert_array_equal(curves.train["loss"][:, 0], [np.nan, 1.0])
     np.testing.assert_array_equal(curves.train["env_steps"][:, 0], [8, 8])
+    np.testing.assert_array_equal(curves.train["episodes"][:, 0], [np.nan, odd])
+    assert curves.train["episode_return"][0].dtype == np.float32
     returns = curves.evaluation["episode_return"][:, 0]
     assert np.isnan(returns[0]).all() and (returns[1] == 1).all()
     np.testing.assert_array_equal(curves.diverged_at, [2, -1])
-
-
-def test_counts_stay_exact_above_what_float32_holds():
-    from types import SimpleNamespace
-
-    curves = Curves(SimpleNamespace(evaluate_after=()), 2)
-    curves.diverged_at[0] = 2
-    ones = np.ones((2, 1), np.float32)
-    metrics = {
-        "env_steps": np.array([[8], [8]]),
-        "episodes": np.full((2, 1), 2**24 + 1),
-        "gradient_steps": np.full((2, 1), 2**24 + 1, np.int32),
-        "episode_return": ones,
-        "episode_length": ones,
-    }
-    curves.add(Segment(4, 1, metrics, {}))
-    for name in ("episodes", "gradient_steps"):
-        np.testing.assert_array_equal(curves.train[name][:, 0], [np.nan, 2**24 + 1])
-    assert curves.train["episode_return"][0].dtype == np.float32
