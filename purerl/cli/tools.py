@@ -22,7 +22,7 @@ from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.execution.memory import worker_limit
 from purerl.meta import presets as evolutions
 from purerl.meta import training as evolved
-from purerl.meta.setup import check_whole_runs, make_setup
+from purerl.meta.setup import make_setup
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.report import plots, sweep_data, tables
@@ -189,7 +189,6 @@ def _plan_comparison(asked: Any) -> Planned:
 def _plan_evolution(asked: Any) -> Planned:
     """The agents of a generation, and the steps of all generations."""
     setup = make_setup(asked)
-    check_whole_runs(setup)
     numbers = with_noun(setup.optimiser.genome.size, "number")
     note = f"; {with_noun(asked.generations, 'generation')}, for {numbers}"
     return evolved.planned(setup), note

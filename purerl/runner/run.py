@@ -350,19 +350,17 @@ class RunLoop:
             f"this was raised while the agent of seed {seed} made update {update:,} in "
             f"{self.bound.env.name}."
         ]
-        saved: list[int] = []
+        saved = "no update was saved."
         if self.folder is not None:
             try:
                 if cohort.program.keeps_states and cohort.update > 0:
                     self._save(cohort, is_last=True)
             except checkpoint.NotSavedError as unsaved:
                 notes.append(str(unsaved))
-            saved = checkpoint.steps(self.folder / "checkpoints")
-        if saved:
-            go_on = manifest.how_to_go_on(self.bound.config, self.folder)
-            notes.append(f"update {saved[-1]:,} is saved. {go_on}")
-        else:
-            notes.append("no update was saved.")
+            if known := checkpoint.steps(self.folder / "checkpoints"):
+                go_on = manifest.how_to_go_on(self.bound.config, self.folder)
+                saved = f"update {known[-1]:,} is saved. {go_on}"
+        notes.append(saved)
         for note in notes:
             error.add_note(f"purerl: {note}")
 

@@ -454,7 +454,7 @@ class Telling:
         for number, id in enumerate(id for row in result.ids for id in row):
             self._left.setdefault(id, []).append(number)
         # The others are told when they end; a tracker may open the first one at once.
-        first = {0: self._ended({}, 0, 0).ended}
+        first = {0: self._member(0)}
         config, name = json.loads(result._attrs["config"]), name_of(out, "sweep")
         self.run = TrackedRun(name, config, first, out, is_sweep=True)
 
@@ -479,18 +479,20 @@ class Telling:
             for path in store.chunk_paths(self.result.out):
                 self.add(group, store.chunk_ids(path), path)
 
-    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
+    def _member(self, number: int) -> Member:
         place, seed = divmod(number, len(self.result.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
         agent = self.result.seeds[seed]
+        return Member(labels.in_a_line({**values, "seed": agent}), agent, values)
+
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
         rows = [
             {"kind": kind, **told}
             for kind in TOLD
             for told in _rows(arrays, f"{kind}/", row)
         ]
         rows.sort(key=lambda told: told["env_steps"])
-        name = labels.in_a_line({**values, "seed": agent})
-        return ended(number, Member(name, agent, values), rows)
+        return ended(number, self._member(number), rows)
 
 
 def _rows(

@@ -31,26 +31,6 @@ def files_of(folder):
     return [p for p in folder.rglob("*") if p.is_file()]
 
 
-def break_manifest(folder):
-    (folder / "manifest.json").write_text("{")
-
-
-@pytest.mark.parametrize(
-    ("damage", "fragments"),
-    [
-        (lambda f: shutil.rmtree(f / "checkpoints"), ["no checkpoint", "it has none"]),
-        (lambda f: (f / "manifest.json").unlink(), ["no run in", "manifest.json"]),
-        (break_manifest, ["manifest.json is damaged"]),
-    ],
-)
-def test_damaged_or_missing_files_are_named(copy, damage, fragments):
-    damage(copy)
-    with pytest.raises(ConfigError) as error:
-        load_run(copy)
-    for fragment in fragments:
-        assert fragment in str(error.value)
-
-
 def contents(folder):
     return {p: p.read_bytes() for p in files_of(folder) if p.name != LOCK}
 

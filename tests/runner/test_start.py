@@ -223,26 +223,6 @@ def test_what_a_replay_buffer_was_made_for_stays(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
-    sentence = r"start: actor\S+ has no place"
-    with pytest.raises(purerl.ConfigError, match=sentence):
-        read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
-
-
-def test_a_part_goes_to_an_environment_of_other_observations(tiny, tmp_path):
-    """Of an agent that normalises nothing, whose statistics are left behind."""
-    raw = {"normalize_observations": False, "normalize_rewards": False}
-    source = tiny.replace(**raw, total_timesteps=2 * 32, num_evaluations=0)
-    out, other = tmp_path / "source", bind(source.replace(env="Acrobot-v1"))
-    saved = networks_of(purerl.run(source, out=out, progress=False).state)
-    begun = read_start(purerl.Start(out, "critic.Dense_0"), other, [0])
-    fresh = to_host(jax.vmap(make_segment(other).init)(jax.random.split(KEY, 1)))
-    found, before = networks_of(begun.put(fresh)), networks_of(fresh)
-    for name, value in found.items():
-        is_taken = name.startswith("critic.Dense_0")
-        assert_same_bits(value, (saved if is_taken else before)[name])
-
-
 @pytest.mark.parametrize("parts", ["networks", "all", "critic"])
 def test_agents_that_diverged_are_named(tiny, parts, stopped, monkeypatch):
     """Of two agents one is lost: with its seed it is refused, and without it is not."""

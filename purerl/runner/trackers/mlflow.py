@@ -48,6 +48,7 @@ DEFAULT_URI = "sqlite:///mlflow.db"
 STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 # Most metrics and params of one request (the limits of MLflow's REST interface).
 MAX_METRICS, MAX_PARAMS = 1000, 100
+MOST = 50_000  # Most runs that one search returns.
 PARENT = "mlflow.parentRunId"
 TAG = "purerl."
 # Environment variables of MLflow's client: seconds, and repetitions.
@@ -182,20 +183,16 @@ class MLflowTracker(Tracker):
         return self.id
 
     def _find_children(self) -> dict[int, str]:
-        query, token, children = f"tags.`{PARENT}` = '{self._outer}'", None, {}
-        while True:
-            page = self._client.search_runs(
-                [self._experiment], query, max_results=1000, page_token=token
-            )
-            for run in page:
-                if self._run.is_sweep and run.info.status == STATUS["finished"]:
-                    continue  # No row of this member will come.
-                children[int(run.data.tags["member"])] = run.info.run_id
-                self._recall(run)
-                self._client.update_run(run.info.run_id, status="RUNNING")
-            token = page.token
-            if not token:
-                return children
+        children, query = {}, f"tags.`{PARENT}` = '{self._outer}'"
+        for run in self._client.search_runs(
+            [self._experiment], query, max_results=MOST
+        ):
+            if self._run.is_sweep and run.info.status == STATUS["finished"]:
+                continue  # No row of this member will come.
+            children[int(run.data.tags["member"])] = run.info.run_id
+            self._recall(run)
+            self._client.update_run(run.info.run_id, status="RUNNING")
+        return children
 
     def _child(self, seed: int) -> str:
         if seed not in self._children:
