@@ -99,17 +99,15 @@ def of_call(function: Callable, without: Collection[str] = (), **own: Any) -> ty
     """
     hints, fields = get_type_hints(function, include_extras=True), {}
     for name, argument in inspect.signature(function).parameters.items():
-        if name not in without:
-            is_open = argument.default is argument.empty
-            fields[name] = hints[name], *([] if is_open else [argument.default])
+        is_open = argument.default is argument.empty
+        fields[name] = hints[name], *([] if is_open else [argument.default])
     entries = [
-        (name, kind, dataclasses.field(**({"default": value[0]} if value else {})))
-        for name, (kind, *value) in {**fields, **own}.items()
+        (name, kind, dataclasses.field(default=(*default, dataclasses.MISSING)[0]))
+        for name, (kind, *default) in {**fields, **own}.items()
+        if name not in without
     ]
-    named = {"__doc__": function.__doc__}
-    return dataclasses.make_dataclass(
-        function.__name__, entries, namespace=named, kw_only=True
-    )
+    named, make = {"__doc__": function.__doc__}, dataclasses.make_dataclass
+    return make(function.__name__, entries, namespace=named, kw_only=True)
 
 
 def command(function: Callable[..., int | None]) -> Callable[[Sequence[str]], int]:
@@ -318,15 +316,6 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
     return parser.parse_known_args(argv)[0].value
 
 
-def _check_mappings(argv: Sequence[str]) -> None:
-    """Refuse a second flag of a mapping, as only its own names would count."""
-    given = [word.partition("=")[0].replace("_", "-") for word in argv]
-    for name in _MAPPINGS:
-        flag = f"--{name.replace('_', '-')}"
-        if given.count(flag) > 1:
-            raise ConfigError(f"{flag} is given twice; give one with all its names.")
-
-
 _REGISTRY = ConstructorRegistry()
 
 
@@ -361,7 +350,10 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     Raises:
         ConfigError: an empty value, or a flag of a mapping that is given twice.
     """
-    _check_mappings(argv)
+    given = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for flag in (f"--{name.replace('_', '-')}" for name in _MAPPINGS):
+        if given.count(flag) > 1:  # Its last names alone would count.
+            raise ConfigError(f"{flag} is given twice; give one with all its names.")
     if any(not word.strip() or re.fullmatch(r"--[\w-]+=", word) for word in argv):
         # As a path it would be the working directory.
         raise ConfigError("a value is empty; give one, or leave its flag out.")

@@ -111,10 +111,8 @@ def base_config(argv: Sequence[str]) -> TrainConfig:
     source = f"--preset {preset}" if preset else f"--config {path}"
     base = presets.load(preset) if preset else serialise.from_yaml(path or "")
     if algorithm and algorithm != name_of(base):
-        raise ConfigError(
-            f"--algorithm {algorithm} contradicts {source}, whose algorithm is "
-            f"{name_of(base)}."
-        )
+        what = f"--algorithm {algorithm} contradicts {source}"
+        raise ConfigError(f"{what}, whose algorithm is {name_of(base)}.")
     return base
 
 
@@ -152,11 +150,8 @@ def main_train(argv: Sequence[str], name: str = "train") -> int:
     if result.train_steps == 0:
         if result.out is not None and not (result.out / manifest.CURVE).exists():
             _draw(result)  # A kill came after the last checkpoint and before it.
-        print(
-            f"the run in {result.out} had finished already; nothing was trained. "
-            f"More steps: {program()} train --resume {quoted(result.out)} --extend "
-            "STEPS"
-        )
+        more = f"{program()} train --resume {quoted(result.out)} --extend STEPS"
+        print(f"the run in {result.out} had finished already. More steps: {more}")
         return 0
     show(result, time.perf_counter() - started)
     return 0
@@ -183,13 +178,8 @@ def planned(asked: RunOptions) -> dry_run.Part:
 AUTO_FOLDER = Path("auto")
 # What may change when a run goes on; all else is the run's own.
 RESUME_FLAGS = (
-    "resume",
-    "extend",
-    "checkpoint-seconds",
-    "keep-checkpoints",
-    "progress",
-    "track",
-    "tracking-uri",
+    *("resume", "extend", "checkpoint-seconds", "keep-checkpoints", "progress"),
+    *("track", "tracking-uri"),
 )
 
 
@@ -206,9 +196,6 @@ def _resumed(parsed: Any, argv: Sequence[str]) -> dict[str, Any]:
         use_all_cores()
     config = manifest.read_config(folder, stored)
     if parsed.extend is not None:
-        if parsed.extend < 1:
-            wanted = "the steps of the longer run, from its beginning"
-            raise ConfigError(f"--extend must be {wanted}, got {parsed.extend}.")
         config = config.replace(total_timesteps=parsed.extend)
     return {
         "config": config,

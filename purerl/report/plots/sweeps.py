@@ -254,15 +254,12 @@ def mean_table(scores: Scores, y: str, x: str) -> np.ndarray:
         raise ConfigError("a heat map needs a grid; draw the slices of others.")
     if ENV not in (x, y):
         scores.check_one_task()
-    rows, columns = scores.values(y), scores.values(x)
-    where = (
-        [rows.index(point[y]) for point in scores.points],
-        [columns.index(point[x]) for point in scores.points],
-    )
-    sums, counts = np.zeros((2, len(rows), len(columns)))
-    np.add.at(sums, where, np.where(scores.is_begun, scores.means, 0.0))
-    np.add.at(counts, where, scores.is_begun)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    import pandas as pd
+
+    orders = [(name, scores.values(name)) for name in (y, x)]
+    places = [[order.index(p[n]) for p in scores.points] for n, order in orders]
+    means = np.where(scores.is_begun, scores.means, np.nan)
+    return pd.Series(means).groupby(places).mean().unstack().to_numpy()
 
 
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Picture:
