@@ -164,9 +164,9 @@ def _draw_agents(axes: "Axes", line: Line, label: str) -> str:
     colour = style.colour_of(int(is_evaluation))
     faint: Any = {"color": colour, "alpha": style.FAINT, "linewidth": 0.6}
     lost: Any = {"color": colour, "alpha": 0.6, "linewidth": 0.8, "linestyle": "--"}
-    thin = (
-        () if is_evaluation or len(values) == 1 else range(min(len(values), MAX_THIN))
-    )
+    kept, gone = (np.flatnonzero(of)[:MAX_THIN] for of in (~is_lost, is_lost))
+    kept = kept if len(values) > 1 else kept[:0]
+    thin = () if is_evaluation else (*kept, *gone)
     for agent, of in ((values[i], is_lost[i]) for i in thin):
         known = np.isfinite(agent)
         axes.plot(steps[known], agent[known], **(lost if of else faint))
