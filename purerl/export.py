@@ -180,6 +180,12 @@ def _functions(bound: Bound, state: PyTree) -> tuple[Any, Any, Rows, Any]:
     return act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype)
 
 
+def _said(error: Exception) -> str:
+    """The first line of what an error says."""
+    words = (str(error).strip() or "no reason given").splitlines()[0][:200]
+    return f"{type(error).__name__}: {words}"
+
+
 def _member(space: Any) -> PyTree:
     """The shapes of a member of a space."""
     if not hasattr(space, "spaces"):
@@ -207,8 +213,7 @@ def _serialised(
             raise
         raise ConfigError(
             "this policy cannot be exported for any number of observations "
-            f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]}); "
-            "give one, such as batch=1."
+            f"({_said(error)}); give one, such as batch=1."
         ) from error
     return bytes(made.serialize())
 
@@ -317,22 +322,17 @@ def to_onnx(act: Callable[..., Any], rows: Rows, batch: int | None) -> bytes:
     found = jax.eval_shape(act, *blank)
     obs, *memory = rows
     kept = [f"memory{number}" for number in range(len(memory))]
-    names = {
-        "input_names": _names("obs", obs) + kept,
-        "output_names": _names("action", found[0] if memory else found)
-        + [f"next_{name}" for name in kept],
-    }
+    names = {"input_names": _names("obs", obs) + kept}
+    names["output_names"] = _names("action", found[0] if memory else found)
+    names["output_names"] += [f"next_{name}" for name in kept]
     try:
         # The converter's own operations add arrays of different ranks.
         with jax.numpy_rank_promotion("allow"):
             model = convert(flat, inputs, model_name="policy", **names)
     except Exception as error:
         remedy = "; batch=1 may help" if batch is None else ""
-        said = (str(error).strip() or "no reason given").splitlines()[0][:200]
         raise ConfigError(
-            f"the converter to ONNX cannot convert this policy ({type(error).__name__}:"
-            f" {said}){remedy}. Leave onnx (--onnx) out: policy.stablehlo holds every "
-            "policy."
+            f"ONNX: the converter cannot convert this policy ({_said(error)}){remedy}."
         ) from error
     return model.SerializeToString()
 
