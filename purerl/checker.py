@@ -146,14 +146,15 @@ def _check_start(state: Any) -> None:
             f"state{jax.tree_util.keystr(path)} is weakly typed, which compiles the "
             "step a second time: write jnp.int32(0) or jnp.float32(0), not 0.",
         )
-    is_key = jax.dtypes.issubdtype(state.key.dtype, jax.dtypes.prng_key)
+    agent: Any = state
+    is_key = jax.dtypes.issubdtype(agent.key.dtype, jax.dtypes.prng_key)
     require(
-        is_key and state.key.shape == (),
-        f"state.key is {signature(state.key)}, expected the key that init was given.",
+        is_key and agent.key.shape == (),
+        f"state.key is {signature(agent.key)}, expected the key that init was given.",
     )
-    is_zero = signature(state.update) == "int32[]" and int(state.update) == 0
+    is_zero = signature(agent.update) == "int32[]" and int(agent.update) == 0
     require(
-        is_zero, f"state.update is {state.update!r} at the start, expected int32 0."
+        is_zero, f"state.update is {agent.update!r} at the start, expected int32 0."
     )
 
 

@@ -371,4 +371,4 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         )
     if not hasattr(cls, "__groups__"):
         return found
-    return SimpleNamespace(**ChainMap(*map(vars, vars(found).values())))
+    return SimpleNamespace(**ChainMap(*map(dict, map(vars, vars(found).values()))))

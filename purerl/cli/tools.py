@@ -87,7 +87,8 @@ class Tool:
         if given.get("extend") and parsed.out is None:
             raise ConfigError("--extend goes on with what a folder holds: give --out.")
         if parsed.dry_run:
-            folders.check_out(parsed.out, KINDS.get(options.tool, options.tool))
+            kind: Any = KINDS.get(options.tool, options.tool)
+            folders.check_out(parsed.out, kind)
             asked = options(**given)
             parts, note = self.plan(asked)
             if parts:

@@ -337,7 +337,8 @@ def render(
         _write_brax_page(path, made, inside)
     else:
         film.write_film(path, made, kind, fps)
-    found = played.episode_return[:, -1], played.episode_length, len(made.times)
+    returns, lengths = map(np.asarray, (played.episode_return, played.episode_length))
+    found = returns[:, -1], lengths, len(made.times)
     return Rendering(path, saved.seeds, *found, saved.diverged_at)
 
 

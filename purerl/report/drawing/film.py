@@ -62,7 +62,7 @@ class Film:
         episode, step = self.times[index]
         whole = c.pillow("Image").new("RGB", self.size, c.PAPER)
         for member in range(len(self.titles)):
-            at = min(step, self.played.episode_length[member, episode])
+            at = min(step, int(self.played.episode_length[member, episode]))
             row, column = divmod(member, self.columns)
             left, top = column * c.WIDTH, row * (c.HEIGHT + CAPTION)
             place = member, at, episode
@@ -96,7 +96,7 @@ class Film:
         which = f"episode {episode + 1} of {count}" if count > 1 else ""
         end = "  ended" if played.ended[member, episode] else "  cut"
         is_over = step == played.episode_length[member, episode]
-        earned = return_text(played.episode_return[member, step, episode])
+        earned = return_text(float(played.episode_return[member, step, episode]))
         return which, f"return {earned}", f"step {step:,}{end if is_over else ''}"
 
 

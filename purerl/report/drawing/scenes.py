@@ -372,7 +372,7 @@ def drawing_of(env: envs.Environment) -> Drawing:
     What was registered comes first, then the drawings of this package, then the
     environment's own `render`, then its observation.
     """
-    inside = innermost(env)
+    inside: Any = innermost(env)
     wrapped = getattr(inside, "wrapped", inside)
     # Names of classes are none of this package's: they were registered.
     for name in (type(inside).__name__, type(wrapped).__name__, inside.name):

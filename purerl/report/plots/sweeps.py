@@ -259,7 +259,8 @@ def mean_table(scores: Scores, y: str, x: str) -> np.ndarray:
     orders = [(name, scores.values(name)) for name in (y, x)]
     places = [[order.index(p[n]) for p in scores.points] for n, order in orders]
     means = np.where(scores.is_begun, scores.means, np.nan)
-    return pd.Series(means).groupby(places).mean().unstack().to_numpy()
+    of_cells: Any = pd.Series(means).groupby(places).mean()
+    return of_cells.unstack().to_numpy()
 
 
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Picture:
