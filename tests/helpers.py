@@ -12,6 +12,8 @@ import pytest
 
 import purerl
 from purerl import envs
+from purerl.algorithms import ALGORITHMS
+from purerl.config import config_dataclass
 from purerl.envs.cartpole import CartPole
 
 CONTINUOUS_CARTPOLE = "test/continuous-cartpole"
@@ -88,6 +90,23 @@ def tiny_config(**changes) -> purerl.PPOConfig:
         eval_share=1.0,
     )
     return config.replace(**changes)
+
+
+@config_dataclass
+class Ordered(purerl.PPOConfig):
+    """PPO of which one of two numbers must be small; see `ordered`."""
+
+    def check_numbers(self):
+        known = not isinstance(self.entropy_coef, jax.core.Tracer)
+        if known and self.entropy_coef > 0.5 and self.gamma > 0.5:
+            raise purerl.ConfigError("one of entropy_coef and gamma must be small.")
+
+
+def ordered(monkeypatch, **fields) -> Ordered:
+    """An `Ordered` config, which is registered as long as the test runs."""
+    entry = ALGORITHMS["ppo"]._replace(config=Ordered)
+    monkeypatch.setitem(ALGORITHMS, "ordered", entry)
+    return Ordered(**fields)
 
 
 class StopAfter(purerl.Tracker):

@@ -82,7 +82,7 @@ def check_observations(config: Any, env: Environment) -> Any:
             )
     actions = env.action_space(env.default_params)
     has_mask = observe.has_mask(shape)
-    mask = space["action_mask"] if has_mask else None
+    mask: Any = space["action_mask"] if has_mask else None
     is_flags = hasattr(mask, "bits") or (
         hasattr(mask, "low") and np.dtype(mask.dtype).kind in "biu"
     )

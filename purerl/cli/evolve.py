@@ -21,7 +21,7 @@ from purerl.meta import presets as evolutions
 from purerl.meta import store
 from purerl.meta.evolve import evolve
 from purerl.meta.result import EvolutionResult
-from purerl.meta.setup import EvolveOptions, check_whole_runs, make_setup
+from purerl.meta.setup import EvolveOptions, make_setup
 from purerl.meta.training import planned
 from purerl.runner import manifest
 from purerl.scale import hosts
@@ -57,7 +57,6 @@ SHARED = (Source, flags.Dry, Processes, absent.Absent)
 _RESUME = (
     "resume",
     "generations",
-    "chunk-blocks",
     "memory-limit",
     "checkpoint-seconds",
     "snapshot-every",
@@ -151,7 +150,6 @@ def _resumed(parsed: Any, argv: Sequence[str]) -> dict[str, Any]:
 
 def _show_estimate(asked: EvolveOptions, parsed: Any, device: Device | None) -> None:
     setup = make_setup(asked)
-    check_whole_runs(setup)
     if device is not None:
         bounds, agents = setup.bounds, setup.runs_each
         absent.show(device, bounds, agents, parsed, asked.generations)

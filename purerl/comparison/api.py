@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -30,7 +29,6 @@ from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, Trained
 from purerl.comparison.settings import (
     Losses,
-    Piece,
     Setting,
     Settings,
     described,
@@ -43,16 +41,14 @@ from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
-from purerl.execution.format import format_count, say, with_noun
+from purerl.execution.format import format_count, with_noun
 from purerl.execution.memory import require_listing, worker_limit
-from purerl.execution.programs import Members, crossed, length_of_pieces
+from purerl.execution.programs import crossed
 from purerl.meta.fitness import Accumulator, MetricMean
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds, num_seeds
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import (
     FIXED,
-    TOLD,
     Repeated,
     Segmented,
     memory_limit_option,
@@ -60,9 +56,7 @@ from purerl.runner.options import (
     seeds_option,
     tool,
 )
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import check_fitness
@@ -73,13 +67,9 @@ from purerl.space.points import (
     resolve_point,
 )
 from purerl.storage import folders
-from purerl.storage.files import locked
 from purerl.sweeps.groups import (
-    check_pieces,
     check_setting,
-    group_of_pieces,
     group_points,
-    written,
 )
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
@@ -121,7 +111,6 @@ class Compared(Segmented):
     baseline: str | None = option(
         None,
         "Name of the setting that others are compared with; the first if not given.",
-        keep=TOLD,
     )
     seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
     seed: int = option(
@@ -161,8 +150,8 @@ class CompareOptions(Compared):
         '`{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss '
         '(`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made '
         'with (`{"env_params.length": 1.5}`) or of the algorithm '
-        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or '
-        "its folder, for what it learned; or a `purerl.ConfigSchedule`.",
+        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; or an evolution '
+        "or its folder, for what it learned.",
         flag="setting",
         kind=Repeated,
         read=parse_settings,
@@ -228,95 +217,27 @@ def compare_losses(asked: LossOptions) -> Comparison:
     return compare(asked.config, settings, **asked.of(Compared))
 
 
-def about_of(
-    settings: Sequence[Setting], tasks: Sequence[Task], asked: CompareOptions
-) -> dict[str, Any]:
-    """Return what a comparison says of itself, as plain values.
-
-    The compared losses and rules are left out of the environments' configs: they may
-    be networks.
-    """
-    changed = {x for s in settings for p in s.pieces for x in p.values}
-    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
-    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
-    return {
-        "settings": {setting.name: described(setting) for setting in settings},
-        "environments": {
-            name: {x: value for x, value in config.items() if x not in losses}
-            for name, config in configs.items()
-        },
-        "options": asked.kept() | {"baseline": asked.baseline or settings[0].name},
-        "seeds": list(check_seeds(asked.seeds)),
-    }
-
-
-def open_folder(
-    folder: Path,
-    asked: CompareOptions,
-    about: dict[str, Any],
-    ids: dict[str, dict[str, str]],
-) -> dict[str, Any]:
-    """Start a comparison's folder, or go on with it; return its manifest.
-
-    Args:
-        folder: The folder.
-        asked: The options of the comparison.
-        about: What it says of itself.
-        ids: Names of the files of scores, by environment and setting.
-
-    Raises:
-        ConfigError: it holds something else, or was trained with other options.
-    """
-    spec = {
-        "kind": results.KIND,
-        "format": results.FORMAT,
-        "config": serialise.to_dict(asked.config),
-        **about,
-        "lanes": asked.lanes,
-        "segment_updates": asked.segment_updates,
-        results.TRAINED: ids,
-    }
-    told = ("settings", "environments", results.TRAINED)
-
-    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        parts = {"config": folders.FIELD, "options": folders.FIELD}
-        baseline = {"baseline": new["options"]["baseline"]}
-        stored = {**stored, "options": stored["options"] | baseline}
-        return folders.differences(stored, new, parts, free=told)
-
-    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **stored,
-            **{name: new[name] for name in (*results.ABOUT, results.TRAINED)},
-        }
-
-    return folders.open_folder(
-        folder, spec, results.TRAINED, compare=compare, merge=merge
-    )
-
-
 class Entry(NamedTuple):
     """A setting in an environment, checked.
 
     Attributes:
         environment: The environment's name.
         setting: The setting's name.
-        start: The config that the pieces change.
-        pieces: The pieces: what the setting changes.
-        trained: The config that trains in the first piece, with no `auto` in it.
+        start: The config that the setting changes.
+        values: The values that it changes, by name.
+        trained: The config that trains, with no `auto` in it.
     """
 
     environment: str
     setting: str
     start: TrainConfig
-    pieces: tuple[Piece, ...]
+    values: dict[str, Any]
     trained: TrainConfig
 
     @property
     def id(self) -> str:
         """A hash of what is trained, which names the file of its scores."""
-        later = [[piece.first, written(piece.values)] for piece in self.pieces[1:]]
-        about = [self.environment, serialise.to_dict(self.trained), later]
+        about = [self.environment, serialise.to_dict(self.trained)]
         text = json.dumps(about, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -328,14 +249,12 @@ def enter(setting: Setting, task: Task) -> Entry:
         ConfigError: anything about it that cannot be trained.
     """
     try:
-        start, pieces = setting.within(task)
-        points = [piece.values for piece in pieces]
-        group = group_of_pieces(start, points, pieces[-1].first)
-        check_pieces(group.bound, points)
-        trained = group.bound.at(resolve_point(start, points[0])[1])
+        start, values = setting.within(task)
+        (group,) = group_points(start, [values])
+        trained = group.bound.at(resolve_point(start, values)[1])
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None
-    return Entry(task.name, setting.name, start, pieces, trained)
+    return Entry(task.name, setting.name, start, values, trained)
 
 
 def check_effect(entry: Entry) -> None:
@@ -344,9 +263,9 @@ def check_effect(entry: Entry) -> None:
     Raises:
         ConfigError: nothing reads what it changes.
     """
-    config, numbers = resolve_point(entry.start, entry.pieces[0].values)
-    if len(entry.pieces) > 1 or config is not entry.start:
-        return  # Pieces have a check of their own, and structure is another program.
+    config, numbers = resolve_point(entry.start, entry.values)
+    if config is not entry.start:
+        return  # Structure is another program.
     try:
         check_setting(bind(config), numbers)
     except ConfigError as error:
@@ -359,22 +278,14 @@ class Part(NamedTuple):
     Attributes:
         entries: The settings, P of them.
         bound: Config, environment and plan of all of them.
-        starts: Updates at which the settings' pieces begin, ascending from 0.
-        overrides: Values by which the settings differ, for every piece, leaves
-            `[P, ...]`, on the host.
+        overrides: Values by which the settings differ, leaves `[P, ...]`, on the host.
         length: The number of updates of a compiled call, K.
     """
 
     entries: tuple[Entry, ...]
     bound: Bound
-    starts: tuple[int, ...]
-    overrides: tuple[Overrides, ...]
+    overrides: Overrides
     length: int
-
-    @property
-    def steps_each(self) -> int:
-        """Environment steps of one agent."""
-        return self.bound.plan.num_updates * self.bound.plan.steps_per_update
 
 
 def make_parts(
@@ -383,28 +294,19 @@ def make_parts(
     """Return the entries of one environment in as few programs as there are.
 
     What sets the same numbers, with losses of the same structure, shares a program.
-
-    Raises:
-        ConfigError: a piece that would not begin with a compiled call.
     """
     alike: dict[Any, list[Entry]] = {}
     for entry in entries:
         # Configs of one class and environment differ in what is `auto` alone.
         automatic = tuple(n for n, value in vars(entry.start).items() if is_auto(value))
-        starts = tuple(piece.first for piece in entry.pieces)
-        kind = name_of(entry.start), automatic, starts
-        alike.setdefault(kind, []).append(entry)
+        alike.setdefault((name_of(entry.start), automatic), []).append(entry)
     parts = []
-    for (_, _, starts), several in alike.items():
-        of_pieces = zip(*(entry.pieces for entry in several), strict=True)
-        values = [[piece.values for piece in pieces] for pieces in of_pieces]
-        by_piece = [group_points(several[0].start, points) for points in values]
-        for groups in zip(*by_piece, strict=True):
-            bound, updates = groups[0].bound, groups[0].bound.plan.num_updates
-            members = tuple(several[point] for point in groups[0].points)
-            length = length_of_pieces(starts, segment_updates) or updates
-            overrides = tuple(group.overrides for group in groups)
-            parts.append(Part(members, bound, starts, overrides, min(length, updates)))
+    for several in alike.values():
+        for group in group_points(several[0].start, [each.values for each in several]):
+            members = tuple(several[point] for point in group.points)
+            updates = group.bound.plan.num_updates
+            length = min(segment_updates or updates, updates)
+            parts.append(Part(members, group.bound, group.overrides, length))
     return sorted(parts, key=lambda part: entries.index(part.entries[0]))
 
 
@@ -414,36 +316,27 @@ def planned(asked: CompareOptions) -> list[Part]:
     Raises:
         ConfigError: see `compare`.
     """
-    settings, tasks = _read(asked)
-    entries = _enter_all(asked, settings, tasks)
-    return _missing(asked, entries, tasks)
+    _, tasks, entries = _read(asked)
+    return _parts(asked, entries, tasks)
 
 
-def _read(asked: CompareOptions) -> tuple[list[Setting], list[Task]]:
-    """The settings and the environments of a comparison, checked."""
+def _read(asked: CompareOptions) -> tuple[list[Setting], list[Task], list[Entry]]:
+    """The settings, the environments, and every setting in every environment."""
     settings = read_settings(asked.settings)
     names = [setting.name for setting in settings]
-    if asked.baseline is not None and asked.baseline not in names:
-        raise ConfigError(
-            f"baseline must be one of the settings ({', '.join(names)}), got "
-            f"{asked.baseline!r}."
-        )
-    return settings, read_environments(asked.config, asked.environments)
-
-
-def _enter_all(
-    asked: CompareOptions, settings: Sequence[Setting], tasks: Sequence[Task]
-) -> list[Entry]:
-    """Every setting in every environment, without evaluations nobody asked for."""
-    evaluations = 1 if "evaluation" in asked.measures else 0
+    if asked.baseline is not None:
+        check_fitness(asked.baseline, names, "baseline")
+    tasks = read_environments(asked.config, asked.environments)
+    # Without evaluations that nobody asked for.
+    evaluations = int("evaluation" in asked.measures)
     entries = []
     for task in tasks:
         config = task.config.replace(num_evaluations=evaluations)
         entries += [enter(s, task._replace(config=config)) for s in settings]
-    return entries
+    return settings, tasks, entries
 
 
-def _missing(
+def _parts(
     asked: CompareOptions, entries: Sequence[Entry], tasks: Sequence[Task]
 ) -> list[Part]:
     """The programs that train some entries, all of which are checked."""
@@ -471,25 +364,22 @@ class _Recorder:
     """Measures and curves of runs, growing segment by segment."""
 
     def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
-        updates = plan.num_updates
         self.edges = edges_of(plan)
         self.totals = [
-            (Accumulator if kind in WORDS else MetricMean)(kind, num_runs, updates)
+            (Accumulator if kind in WORDS else MetricMean)(
+                kind, num_runs, plan.num_updates
+            )
             for kind in measures
         ]
-        self.values = np.zeros((num_runs, updates))
 
     def add(self, segment: Segment) -> float:
         """Take a segment; the mean over runs of the curve's last value."""
         means = [total.add(segment) for total in self.totals]
-        values, late = self.totals[0].added
-        self.values[:, segment.first : segment.end] = values
-        self.values[:, : segment.first] += late[:, None]
         return means[0]
 
     def result(self) -> np.ndarray:
         """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
-        sums = np.add.reduceat(self.values, self.edges[:-1], axis=1)
+        sums = np.add.reduceat(self.totals[0].curve, self.edges[:-1], axis=1)
         measures = [total.result() for total in self.totals]
         both = [np.stack(measures, 1), sums / np.diff(self.edges)]
         return np.concatenate(both, 1, dtype=np.float32)
@@ -508,52 +398,86 @@ class _Loop:
         self.asked, self.folder = asked, asked.folder
         self.seeds = check_seeds(asked.seeds)
         self.keys = held_out_keys(asked.seed, self.seeds)
-        self.settings, self.tasks = _read(asked)
+        settings, self.tasks, self.entries = _read(asked)
         self.workers = make_workers(asked.devices)
         limit = worker_limit(asked.memory_limit, self.workers)
-        # Schedules that change at other updates are parts of one program.
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
-        self.entries = _enter_all(asked, self.settings, self.tasks)
-        self.about = about_of(self.settings, self.tasks, asked)
-        self.group = Group(choose(asked.trackers, self.folder))
+        # The compared losses and rules, which may be networks, are no part of the
+        # environments' configs.
+        changed = {name for setting in settings for name in setting.values}
+        parts = {name for name in changed if part_kind(name) in ("loss", "rule")}
+        self.about = {
+            "settings": {setting.name: described(setting) for setting in settings},
+            "environments": {
+                task.name: {
+                    name: value
+                    for name, value in serialise.to_dict(task.config).items()
+                    if name not in parts
+                }
+                for task in self.tasks
+            },
+            "baseline": asked.baseline or settings[0].name,
+            "options": asked.kept(FIXED),
+            "seeds": list(self.seeds),
+        }
+        self.session = Session(asked)
         self.found: dict[tuple[str, str], Trained] = {}
+        self.result = Comparison(self.about, self.found, self.folder)
         self.done_steps, self.lock = 0, threading.Lock()
 
     def run(self) -> Comparison:
         """Train what is missing, tell trackers, and compare."""
-        folder = self.folder
-        with locked(folder), folders.undone_if_empty(folder):
-            missing = self._open()
-            parts = _missing(self.asked, missing, self.tasks)
-            tracked = results.tracked(self.about, folder)
-            self.group.begin(tracked, say, len(self.entries))
-            with self.group:
-                results.tell(self.group, self.about, self.found)
-                self._train(parts)
-                result = Comparison(self.about, self.found, folder)
-                if folder is not None:
-                    result.save()
-                self.group.close("finished", results.tracked_files(folder))
-        return result
+        with self.session as session:
+            parts = _parts(self.asked, self._open(), self.tasks)
+            told = self.result.told()
+            session.begin(lambda: told.run, told.total)
+            told.tell(session.trackers)
+            self._train(parts)
+            if self.folder is not None:
+                self.result.save()
+            session.close(is_finished=True, files=told.files)
+        return self.result
 
     def _open(self) -> list[Entry]:
         """Begin the folder, or take the scores in it; the entries that it lacks."""
         if self.folder is None:
             return self.entries
+        asked = self.asked
         ids: dict[str, dict[str, str]] = {task.name: {} for task in self.tasks}
         for entry in self.entries:
             ids[entry.environment][entry.setting] = entry.id
-        stored = open_folder(self.folder, self.asked, self.about, ids)
-        if note := folders.differences_of_versions(stored):
-            say(note)
-        missing = []
+        spec = {
+            "kind": results.KIND,
+            "format": results.FORMAT,
+            "config": serialise.to_dict(asked.config),
+            **self.about,
+            "lanes": asked.lanes,
+            "segment_updates": asked.segment_updates,
+            results.TRAINED: ids,
+        }
+        # What each call says anew.
+        told = ("settings", "environments", "baseline", results.TRAINED)
+
+        def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+            parts = {"config": folders.FIELD, "options": folders.FIELD}
+            return folders.differences(stored, new, parts, free=told)
+
+        stored = folders.open_folder(
+            self.folder,
+            spec,
+            results.TRAINED,
+            compare=compare,
+            merge=lambda stored, new: stored | {name: new[name] for name in told},
+        )
+        self.session.compare_versions(stored)
         for entry in self.entries:
-            trained = results.load_scores(self.folder, entry.id)
-            if trained is None:
-                missing.append(entry)
-            else:
+            if trained := results.load_scores(self.folder, entry.id):
                 self.found[entry.environment, entry.setting] = trained
-        return missing
+        return [
+            entry
+            for entry in self.entries
+            if (entry.environment, entry.setting) not in self.found
+        ]
 
     def _train(self, parts: Sequence[Part]) -> None:
         """Train some programs one after the other.
@@ -561,21 +485,25 @@ class _Loop:
         Raises:
             KeyboardInterrupt: somebody asked to stop; finished settings are kept.
         """
-        runs = [len(part.entries) * len(self.seeds) for part in parts]
-        total = sum(n * part.steps_each for n, part in zip(runs, parts, strict=True))
-        reporter = Reporter(max(1, total), enabled=self.asked.progress)
+        plans = [part.bound.plan for part in parts]
+        total = sum(
+            len(part.entries) * plan.num_updates * plan.steps_per_update
+            for part, plan in zip(parts, plans, strict=True)
+        ) * len(self.seeds)
+        session, reporter = self.session, self.session.reporter
+        session.expect(total)
         if not parts:
             reporter.info("everything had been trained before")
             return
         reporter.info(
-            f"{with_noun(len(self.settings), 'setting')}, "
+            f"{with_noun(len(self.about['settings']), 'setting')}, "
             f"{with_noun(len(self.seeds), 'held-out seed')}: "
             f"{with_noun(len(parts), 'program')}, {format_count(total)} steps"
         )
         began = time.perf_counter()
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+        with session.interrupt, reporter:
             for part in parts:
-                if not self._train_part(part, reporter, interrupt):
+                if not self._train_part(part):
                     reporter.notify(
                         "stopped; with out=, settings that had finished are kept, and "
                         "the same call trains the others"
@@ -585,13 +513,13 @@ class _Loop:
         speed = format_count(self.done_steps / seconds)
         reporter.info(f"trained in {seconds:.1f} s ({speed} steps/s)")
 
-    def _train_part(self, part: Part, reporter: Reporter, interrupt: Interrupt) -> bool:
+    def _train_part(self, part: Part) -> bool:
         """Train settings with every key; return whether all of them were."""
         asked, num_seeds = self.asked, len(self.seeds)
         plan, measures = part.bound.plan, asked.measures
         program = self.compiler.compile(
             part.bound,
-            crossed(self.keys, part.overrides[0], np.arange(num_seeds)),
+            crossed(self.keys, part.overrides, np.arange(num_seeds)),
             # By the seeds alone: bits must not depend on which settings there are.
             asked.lanes or default_lanes(num_seeds, self.workers),
             part.length,
@@ -605,27 +533,15 @@ class _Loop:
         host_keys = jax.device_put(self.keys, jax.local_devices()[0])
 
         def job(rows: np.ndarray) -> Job:
-            """Runs that begin with their first piece, and change with the others."""
-
-            def members(piece: int) -> Members:
-                return crossed(host_keys, part.overrides[piece], rows)
-
-            def overrides(piece: int) -> Overrides:
-                return members(piece).overrides
-
-            changes = [
-                (start, partial(overrides, n))
-                for n, start in enumerate(part.starts)
-                if n > 0
-            ]
-            return Job(program, partial(members, 0), rows, changes)
+            return Job(program, partial(crossed, host_keys, part.overrides, rows), rows)
 
         def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
             found, places = recorded.result(), np.divmod(job.key, num_seeds)
             with self.lock:  # Blocks of one setting may end at once.
                 values[places], is_trained[places] = found, True
                 self.done_steps += cohort.size * program.steps_each
-                reporter.update(self.done_steps, mean_of_known(found[:, 0]))
+                mean = mean_of_known(found[:, 0])
+                self.session.reporter.update(self.done_steps, mean)
                 for member in np.unique(places[0]).tolist():
                     if is_trained[member].all():
                         self._keep(part.entries[member], values[member], plan)
@@ -635,7 +551,7 @@ class _Loop:
             self.workers,
             lambda job: _Recorder(measures, len(job.key), plan),
             keep,
-            lambda: interrupt.asked,
+            lambda: self.session.is_stopped,
         )
         return bool(is_trained.all())
 
@@ -651,4 +567,4 @@ class _Loop:
         if self.folder is not None:
             results.save_scores(self.folder, entry.id, trained)
         self.found[place] = trained
-        results.tell(self.group, self.about, {place: trained})
+        self.result.tell(self.session.trackers, [place])

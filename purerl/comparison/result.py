@@ -9,7 +9,7 @@ comparison.png    a picture of the learning curves
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +34,7 @@ from purerl.runner.trackers.base import (
     files_of,
     name_of,
 )
-from purerl.runner.trackers.group import Files, Group, Told
+from purerl.runner.trackers.group import Group, Told
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 KIND, FORMAT = folders.COMPARISON, 4
 TRAINED = "trained"  # The folder of scores, a file per setting and environment.
 FILES = ("comparison.csv", "comparison.png")
-# What a comparison says of itself; all but the seeds may be others in the next call.
-ABOUT = ("settings", "environments", "options", "seeds")
+# What a comparison says of itself.
+ABOUT = ("settings", "environments", "baseline", "options", "seeds")
 # One for all environments, one for each in their order, or by their names.
 Numbers = float | Sequence[float] | Mapping[str, float]
 
@@ -100,11 +100,10 @@ def read_numbers(
     Raises:
         ConfigError: an environment has none, or there is one too many.
     """
-    given = numbers
+    given: Any = numbers
     if isinstance(given, Mapping):
-        # Another set of names has another number of them, or a NaN.
-        known = [given.get(name, np.nan) for name in environments]
-        given = known if len(given) == len(known) else np.nan
+        is_whole = set(given) == set(environments)
+        given = [given[name] for name in environments] if is_whole else np.nan
     found = missing.as_numbers(field, given)
     if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
         raise ConfigError(
@@ -118,8 +117,8 @@ class Comparison(Shown):
     """The outcome of `purerl.compare`.
 
     Args:
-        about: Descriptions of N `settings` and E `environments`, by name, `options`
-            and `seeds`, as plain values.
+        about: Descriptions of N `settings` and E `environments`, by name, `baseline`,
+            `options` and `seeds`, as plain values.
         found: Scores by environment and setting.
         out: The folder, if any.
         finished: Whether every setting that was asked for has been trained.
@@ -148,7 +147,7 @@ class Comparison(Shown):
         self.finished = finished
         self.settings = tuple(about["settings"])
         self.environments = tuple(about["environments"])
-        self.baseline = about["options"]["baseline"]
+        self.baseline = about["baseline"]
         self.seed, self.seeds = about["options"]["seed"], tuple(about["seeds"])
         self.measures = tuple(about["options"]["measures"])
 
@@ -156,37 +155,45 @@ class Comparison(Shown):
     def scores(self) -> dict[str, np.ndarray]:
         """Scores by measure, `[E, N, S]`, NaN where a run failed."""
         return {
-            measure: np.stack(
-                [
-                    [self.found[e, n].measures[measure] for n in self.settings]
-                    for e in self.environments
-                ]
-            )
-            for measure in self.measures
+            name: self._all(lambda x, n=name: x.measures[n]) for name in self.measures
         }
 
     @cached_property
     def curves(self) -> dict[str, np.ndarray]:
         """Mean returns in each piece of the run by environment, `[N, S, T]`.
 
-        NaN after the last piece of a setting that has fewer than others.
+        NaN after the last piece of a run that has fewer than others.
         """
-        return self._by_environment("curve")
+        found = self._all(lambda trained: trained.curve)
+        return dict(zip(self.environments, found, strict=True))
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
         """Environment steps at the end of each piece by environment, `[N, T]`.
 
-        NaN after the last piece of a setting that has fewer than others.
+        NaN after the last piece of a run that has fewer than others.
         """
-        return self._by_environment("steps")
+        found = self._all(lambda trained: trained.steps)
+        return dict(zip(self.environments, found, strict=True))
 
-    def _by_environment(self, field: str) -> dict[str, np.ndarray]:
-        """A field of all settings, of one length, by environment."""
-        return {
-            e: _padded([getattr(self.found[e, n], field) for n in self.settings])
-            for e in self.environments
-        }
+    def _all(self, read: Callable[[Trained], np.ndarray]) -> np.ndarray:
+        """An array of every setting in every environment, `[E, N, ...]`.
+
+        NaN after the ends of those that are shorter along the last axis.
+        """
+        rows = [
+            [read(self.found[place, name]) for name in self.settings]
+            for place in self.environments
+        ]
+        sizes = {values.shape[-1] for row in rows for values in row}
+        if len(sizes) == 1:
+            return np.array(rows)
+        shape = (len(rows), len(self.settings), *rows[0][0].shape[:-1], max(sizes))
+        padded = np.full(shape, np.nan)
+        for place, row in enumerate(rows):
+            for number, values in enumerate(row):
+                padded[place, number, ..., : values.shape[-1]] = values
+        return padded
 
     @property
     def subject(self) -> str:
@@ -197,10 +204,19 @@ class Comparison(Shown):
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """Statistics of every setting, by environment and measure; see `Row`."""
-        return make_rows(
-            self.scores, self.environments, self.settings, self.baseline, self._lowest
-        )
+        """Statistics of every setting, by measure and environment; see `Row`."""
+        places = {name: [number] for number, name in enumerate(self.environments)}
+        if len(places) > 1:
+            places[ALL] = list(range(len(places)))
+        floors, rows = np.asarray(self._lowest), list[Row]()
+        for measure, values in self.scores.items():
+            for name, where in places.items():
+                # [N, S, E]: one group of runs per setting, one task per environment.
+                raw = np.moveaxis(values[where], 0, -1).astype(float)
+                base = self.settings.index(self.baseline)
+                found = rows_of(raw, floors[where], self.settings, base)
+                rows += [Row(name, measure, *row) for row in found]
+        return tuple(rows)
 
     @cached_property
     def _lowest(self) -> list[float]:
@@ -235,7 +251,8 @@ class Comparison(Shown):
         """
         missing.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
-        filled = filled_scores(raw, np.asarray(self._lowest, float))
+        worst = missing.worst_of(raw, np.asarray(self._lowest))
+        filled = np.where(np.isnan(raw), worst, raw)
         least = read_numbers("low", low, self.environments)
         most = read_numbers("high", high, self.environments)
         if not (least < most).all():
@@ -311,9 +328,8 @@ class Comparison(Shown):
         import xarray as xr
 
         dims = ("environment", "setting", "seed")
-        named = self.environments
-        curves = _padded([self.curves[name].astype(float) for name in named])
-        steps = _padded([self.steps[name].astype(float) for name in named])
+        curves = np.array(list(self.curves.values()), float)
+        steps = np.array(list(self.steps.values()), float)
         return xr.Dataset(
             {
                 **{name: (dims, values) for name, values in self.scores.items()},
@@ -327,6 +343,43 @@ class Comparison(Shown):
             },
             {"baseline": self.baseline},
         )
+
+    def told(self) -> Told:
+        """Return what trackers are told: a nested run per environment and setting."""
+        config = next(iter(self.about["environments"].values()))
+        name = name_of(self.out, KIND)
+        return Told(
+            TrackedRun(name, config, {}, self.out, is_sweep=True, kind=KIND),
+            len(self.environments) * len(self.settings),
+            lambda group: self.tell(group, list(self.found)),
+            files_of(self.out, comparison=(folders.MANIFEST, *FILES)),
+            self.finished,
+        )
+
+    def tell(self, group: Group, places: Sequence[tuple[str, str]]) -> None:
+        """Tell trackers of settings that have been trained in an environment."""
+        pairs = [(place, name) for place in self.environments for name in self.settings]
+        numbers = {pair: pairs.index(pair) for pair in places}
+        group.add(
+            numbers.values(),
+            lambda: [self._ended(number, *pair) for pair, number in numbers.items()],
+        )
+
+    def _ended(self, number: int, environment: str, setting: str) -> Piece:
+        """Rows of all seeds together: means under the name itself, and extremes."""
+        scores = self.found[environment, setting]
+        rows: list[dict[str, Any]] = [
+            {"kind": "train", "env_steps": int(step), "episode_return": values.tolist()}
+            for step, values in zip(scores.steps, scores.curve.T, strict=True)
+        ]
+        measures = {name: values.tolist() for name, values in scores.measures.items()}
+        last = {"kind": "measure", "env_steps": int(scores.steps[-1])}
+        where = {"environment": environment, "setting": setting}
+        several = len(self.environments) > 1
+        title = f"{environment}, {setting}" if several else setting
+        changes = self.about["settings"][setting] or {}
+        member = Member(title, None, {**where, **changes})
+        return ended(number, member, [*rows, {**last, **measures}])
 
     def save(self) -> None:
         """Write the table as CSV and a picture of the curves into the folder."""
@@ -358,7 +411,7 @@ def load_comparison(folder: str | Path) -> Comparison:
                 f"{folder / TRAINED / id}.npz is missing or damaged, so {setting} is "
                 "left out; repeat the call that wrote it: only that is trained."
             )
-    if stored["options"]["baseline"] in lost:
+    if stored["baseline"] in lost:
         raise ConfigError(f"the comparison in {folder} has no scores of its baseline.")
     about = {name: stored[name] for name in ABOUT}
     about["settings"] = {n: x for n, x in about["settings"].items() if n not in lost}
@@ -375,49 +428,6 @@ def find_comparison(folder: Path) -> Comparison | None:
     return load_comparison(path) if folders.is_begun(path) else None
 
 
-# What trackers are told: a nested run per environment and setting, when it ends.
-
-
-def tracked(about: Mapping[str, Any], folder: Path | None) -> TrackedRun:
-    """Return what trackers are told of a comparison, from its descriptions."""
-    config, name = next(iter(about["environments"].values())), name_of(folder, KIND)
-    return TrackedRun(name, config, {}, folder, is_sweep=True, kind=KIND)
-
-
-def tell(group: Group, about: Mapping[str, Any], found: Known) -> None:
-    """Tell trackers of settings that have been trained in an environment."""
-    environments, settings = about["environments"], about["settings"]
-    pairs = [(environment, name) for environment in environments for name in settings]
-
-    def piece(pair: tuple[str, str], scores: Trained) -> Piece:
-        """Rows of all seeds together: means under the name itself, and extremes."""
-        environment, name = pair
-        rows: list[dict[str, Any]] = [
-            {
-                "kind": "train",
-                "env_steps": int(step),
-                "episode_return": values.tolist(),
-            }
-            for step, values in zip(scores.steps, scores.curve.T, strict=True)
-        ]
-        measures = {name: values.tolist() for name, values in scores.measures.items()}
-        last = {"kind": "measure", "env_steps": int(scores.steps[-1])}
-        rows.append({**last, **measures})
-        where = {"environment": environment, "setting": name}
-        title = f"{environment}, {name}" if len(environments) > 1 else name
-        member = Member(title, None, {**where, **(settings[name] or {})})
-        return ended(pairs.index(pair), member, rows)
-
-    numbers = [pairs.index(pair) for pair in found]
-    told = dict(found)
-    group.add(numbers, lambda: [piece(pair, scores) for pair, scores in told.items()])
-
-
-def tracked_files(folder: Path | None) -> Files:
-    """Return what makes the files of a comparison that trackers keep."""
-    return files_of(folder, comparison=(folders.MANIFEST, *FILES))
-
-
 def told_of_comparison(folder: Path) -> Told:
     """Return what trackers are told of a comparison's folder.
 
@@ -427,96 +437,52 @@ def told_of_comparison(folder: Path) -> Told:
     result = load_comparison(folder)
     if not result.finished:
         raise ConfigError(f"the comparison in {folder} has not ended; repeat its call.")
-    return Told(
-        tracked(result.about, folder),
-        len(result.found),
-        lambda group: tell(group, result.about, result.found),
-        tracked_files(folder),
-        is_finished=True,
-    )
-
-
-def _padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays `[..., T]` of different T as one, NaN after the ends of the shorter."""
-    longest = max(values.shape[-1] for values in arrays)
-    if all(values.shape[-1] == longest for values in arrays):
-        return np.stack(arrays)
-
-    def padded(values: np.ndarray) -> np.ndarray:
-        gap = [(0, 0)] * (values.ndim - 1) + [(0, longest - values.shape[-1])]
-        is_whole = np.issubdtype(values.dtype, np.integer)
-        values = values.astype(float) if is_whole else values
-        return np.pad(values, gap, constant_values=np.nan)
-
-    return np.stack([padded(values) for values in arrays])
+    return result.told()
 
 
 RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
 
 
-def make_rows(
-    scores: Mapping[str, np.ndarray],
-    environments: Sequence[str],
-    settings: Sequence[str],
-    baseline: str,
-    lowest: Sequence[float],
-) -> tuple[Row, ...]:
-    """Return all rows, by measure and environment; see `Row`.
+def rows_of(
+    raw: np.ndarray, floors: np.ndarray, settings: Sequence[str], baseline: int
+) -> list[tuple[Any, ...]]:
+    """Return the fields of `Row` from `setting` on, for every setting.
 
     Args:
-        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
-        environments: Names of the environments, E of them.
+        raw: Scores `[N, S, E]`, NaN where a run failed.
+        floors: The lowest return on the way in each environment, see `lowest_of`.
         settings: Names of the settings, N of them.
-        baseline: The setting that others are compared with.
-        lowest: The lowest return on the way, by environment, see `lowest_of`.
+        baseline: The number of the setting that others are compared with.
     """
-    places = [(name, [index]) for index, name in enumerate(environments)]
-    if len(places) > 1:
-        places.append((ALL, list(range(len(places)))))
-    floors, rows = np.asarray(lowest, float), list[Row]()
-    for measure, values in scores.items():
-        for name, where in places:
-            # [N, S, E]: one group of runs per setting, one task per environment.
-            raw = np.moveaxis(values[where], 0, -1).astype(float)
-            rows += _rows(raw, floors[where], measure, name, settings, baseline)
-    return tuple(rows)
-
-
-def _rows(
-    raw: np.ndarray,
-    floors: np.ndarray,
-    measure: str,
-    environment: str,
-    settings: Sequence[str],
-    baseline: str,
-) -> list[Row]:
-    filled = filled_scores(raw, floors)
+    # All NaN in an environment in which every run failed.
+    filled = np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)
     is_one_task = filled.shape[-1] == 1
-    base = filled[settings.index(baseline)]
-    unit = np.ones(1) if is_one_task else _units(filled, base)
+    base = filled[baseline]
+    # A mean return near zero says nothing of the scale of an environment's returns, so
+    # a unit is at least the spread of all scores: a baseline of 0.02 on the way from -1
+    # to 1 would else outweigh all other environments.
+    scale = np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
+    unit = np.ones(1) if is_one_task else scale
     has_unit = bool((unit > 0).all())
     gaps = {
         name: (filled[number] - base) / unit
         for number, name in enumerate(settings)
-        if name != baseline and has_unit and np.isfinite(filled[number]).all()
+        if number != baseline and has_unit and np.isfinite(filled[number]).all()
     }
     clear = clear_of_zero(gaps)
     rows = []
     for number, name in enumerate(settings):
         scores, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
         mean, iqm, gap, better = [nothing] * 4
-        known = np.isfinite(scores).all()
-        if known and is_one_task:
+        if is_one_task and np.isfinite(scores).all():
             both = statistics.estimates(scores, ("mean", "iqm"))
             mean, iqm = both["mean"], both["iqm"]
         if name in gaps:
             gap = statistics.estimate(gaps[name], "mean")
             better = statistics.probability_of_improvement(scores, base)
-        numbers = [x for e in (mean, iqm, gap, better) for x in e[:3]]
-        about = environment, measure, name, scores.size
         failed = int((~np.isfinite(raw[number])).sum())
-        ends = map(float, numbers)
-        rows.append(Row(*about, failed, *ends, is_clear=name in clear))
+        ends = [float(x) for e in (mean, iqm, gap, better) for x in e[:3]]
+        rows.append((name, scores.size, failed, *ends, name in clear))
     return rows
 
 
@@ -584,26 +550,3 @@ def chance_of(differences: np.ndarray) -> float:
         return float(mean == 0)
     t = mean / spread * np.sqrt(len(by_seed))
     return float(2 * stdtr(len(by_seed) - 1, -t))
-
-
-def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """Return the divisors of differences in each environment, `[E]`.
-
-    A mean return near zero says nothing of the scale of an environment's returns, so it
-    is at least the spread of all scores `[N, S, E]`: a baseline of 0.02 on the way from
-    -1 to 1 would else outweigh all other environments.
-    """
-    return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
-
-
-def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    """Return scores with the worst of their environment where a run failed.
-
-    Args:
-        raw: Scores `[N, S, E]`, NaN where a run failed.
-        floors: The lowest return on the way, `[E]`, see `lowest_of`.
-
-    Returns:
-        Scores `[N, S, E]`; all NaN in an environment in which every run failed.
-    """
-    return np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)

@@ -7,11 +7,9 @@ once, in the first generation.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -22,27 +20,15 @@ from purerl.execution.memory import require_listing, worker_limit
 from purerl.meta import result as results
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
-from purerl.meta.setup import (
-    EvolutionSetup,
-    EvolveOptions,
-    check_whole_runs,
-    make_setup,
-)
+from purerl.meta.setup import EvolutionSetup, EvolveOptions, make_setup
 from purerl.meta.store import State
 from purerl.meta.training import Stopped, Training, start_key, strategy_keys
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import notes
-from purerl.runner.options import tool
-from purerl.runner.progress import Reporter
-from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers.group import Group, Notify
+from purerl.runner.options import BEGUN, tool
+from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders
-from purerl.storage.checkpoint import Pace
-from purerl.storage.files import locked
-
-SNAPSHOT_EVERY = 16
 
 
 class EvolutionLoop:
@@ -51,95 +37,64 @@ class EvolutionLoop:
     Args:
         setup: The evolution.
         workers: Workers of this process.
-        memory_limit: Bytes that a worker may use.
-        trackers: Trackers of this call, beside JSON lines.
     """
 
-    def __init__(
-        self,
-        setup: EvolutionSetup,
-        workers: list[Worker],
-        memory_limit: float,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
+    def __init__(self, setup: EvolutionSetup, workers: list[Worker]) -> None:
         self.setup, self.asked, self.optimiser = setup, setup.asked, setup.optimiser
         self.key = jax.random.key(self.asked.seed)
-        self.training = Training(setup, self.key, workers, memory_limit)
-        every = self.asked.snapshot_every
-        self.snapshot_every = SNAPSHOT_EVERY if every is None else every
-        self.saved_at, self.pace = -1, Pace(self.asked.checkpoint_seconds)
-        self.progress = self.asked.progress and hosts.index() == 0
+        limit = worker_limit(self.asked.memory_limit, workers)
+        self.training = Training(setup, self.key, workers, limit)
+        self.session = Session(self.asked)
         # Of several processes the first one looks at the folder, and writes.
-        is_first = hosts.index() == 0
-        self.folder = self.asked.folder if is_first else None
-        self.group = Group(trackers if is_first else ())
+        self.folder = self.asked.folder if hosts.index() == 0 else None
 
     def run(self) -> results.EvolutionResult:
         """Train all generations that are missing, and return the result."""
-        with folders.undone_if_empty(self.folder):
+        session, setup = self.session, self.setup
+        with session:
             state, generations = self.open()
-            first = int(state.done)
-            each = self.setup.steps
-            reporter = Reporter(generations * each, first * each, enabled=self.progress)
-            with self.group:
-                hosts.run_on_all(lambda: self._begin_trackers(state, reporter.info))
-                if first >= generations:
-                    reporter.info(f"all {generations:,} generations had finished")
-                    result = self._result(state, first)
-                else:
-                    result = self._evolve(state, generations, reporter)
-                is_finished = result.done >= generations
-                status = "finished" if is_finished else "interrupted"
-                self.group.close(
-                    status, partial(results.tracked_files, result, reporter.info)
-                )
-            return result
-
-    def _begin_trackers(self, state: State, notify: Notify) -> None:
-        """Open trackers, and tell them of the generations that are done.
-
-        Raises:
-            ConfigError: a tracker cannot begin.
-        """
-        setup = self.setup
-        run = results.tracked(setup.config, setup.settings, self.folder)
-        self.group.begin(run, notify)
-        self._tell(state)
+            first = session.saved_at = int(state.done)
+            session.expect(generations * setup.steps, first * setup.steps)
+            run = partial(results.tracked, setup.config, setup.settings, self.folder)
+            hosts.run_on_all(lambda: session.begin(run))
+            self._tell(state)
+            if first >= generations:
+                session.reporter.info(f"all {generations:,} generations had finished")
+            else:
+                state = self._evolve(state, generations)
+            result = self._result(state, first)
+            files = partial(results.tracked_files, result, session.reporter.info)
+            session.close(result.done >= generations, files)
+        return result
 
     def _tell(self, state: State, first: int = 0) -> None:
         """Tell trackers the rows of the generations from `first` on."""
-        setup, kind = self.setup, self.asked.fitness
-        for row in results.rows_of(state, kind, setup.steps, setup.names, first):
-            self.group.log(store.KIND, self.asked.seed, row)
-            self.group.flush()
+        setup, trackers = self.setup, self.session.trackers
+        results.tell(trackers, state, setup.settings, setup.steps, setup.names, first)
 
-    def _evolve(
-        self, state: State, generations: int, reporter: Reporter
-    ) -> results.EvolutionResult:
+    def _evolve(self, state: State, generations: int) -> State:
         """The generations that are missing, until somebody asks to stop."""
-        first = int(state.done)
+        session, reporter = self.session, self.session.reporter
         reporter.info(self._banner())
-        evolved = [self.optimiser.genome.values]
         for bound in self.setup.bounds:
-            for line in notes(bound, evolved):
+            for line in notes(bound, [self.optimiser.genome.values]):
                 reporter.info(line)
-        self.compile()
+        self._compile()
         reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
-        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+        each, words, lock = self.setup.steps, "", threading.Lock()
+        shown = float(int(state.done) * each)
 
-            def is_stopped() -> bool:
-                return interrupt.asked
+        def is_stopped() -> bool:
+            return session.is_stopped
 
-            each, words, lock = self.setup.steps, "", threading.Lock()
-            shown = float(first * each)
+        def on_runs(runs: int) -> None:
+            nonlocal shown
+            with lock:
+                shown += each * runs / self.setup.runs
+                if reporter.is_live:  # Elsewhere a line per generation is enough.
+                    reporter.update(shown, words)
 
-            def on_runs(runs: int) -> None:
-                nonlocal shown
-                with lock:
-                    shown += each * runs / self.setup.runs
-                    if reporter.is_live:  # Elsewhere a line per generation is enough.
-                        reporter.update(shown, words)
-
+        with session.interrupt, reporter:
             try:
                 if not np.isfinite(state.anchors).all():
                     anchors = self.training.measured_anchors(is_stopped)
@@ -154,36 +109,34 @@ class EvolutionLoop:
                         continue  # Its training runs have not ended.
                     state = running
                     self._save(state, force=int(state.done) == generations)
-            except Stopped:
-                self._save(state, force=int(state.done) > 0)
-                reporter.notify(self._how_to_go_on(int(state.done)))
-            except Exception:
+            except Exception as error:
                 # What has been trained is not lost to what could not be.
-                self._save(state, force=int(state.done) > 0)
-                if int(state.done):
-                    reporter.notify(self._how_to_go_on(int(state.done)))
-                raise
-        return self._result(state, first)
+                is_stop, done = isinstance(error, Stopped), int(state.done)
+                self._save(state, force=done > 0)
+                if is_stop or done:
+                    reporter.notify(self._how_to_go_on(done))
+                if not is_stop:
+                    raise
+        return state
 
     def open(self) -> tuple[State, int]:
         """Return the state to go on from, equal in every process, and where to stop."""
         rows = int(hosts.broadcast(hosts.run_on_all(self._open_folder)))
         key, environments = start_key(self.key), len(self.setup.bounds)
-        state = results.fresh_state(self.optimiser, key, rows, environments)
+        state = store.fresh_state(self.optimiser, key, rows, environments)
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
-        state = hosts.run_on_all(lambda: _restored(self.folder, state))
+        state = hosts.run_on_all(lambda: self._restored(state))
         state = State(*hosts.broadcast(tuple(state)))
         self.training.lanes = int(hosts.broadcast(self.training.lanes))
         self.training.is_fixed |= int(state.done) > 0
-        self.saved_at = int(state.done)
         return state, max(self.asked.generations, int(state.done))
 
     def _open_folder(self) -> int:
         """Rows of the history; takes over what a folder was started with."""
-        if self.folder is None:
-            return self.asked.generations
         setup, asked = self.setup, self.asked
+        if self.folder is None:
+            return asked.generations
         automatic = [bound.automatic for bound in setup.bounds]
         spec = {
             "kind": store.KIND,
@@ -191,31 +144,38 @@ class EvolutionLoop:
             "config": serialise.to_dict(setup.config),
             "auto": dict(zip(setup.names, automatic, strict=True)),
             "settings": setup.settings,
+            "options": asked.kept(BEGUN),
             "steps": setup.steps,
             "generations": asked.generations,
             "lanes": self.training.lanes,
             "lanes_asked": asked.lanes,
             "segment_updates": asked.segment_updates,
-            "snapshot_every": self.snapshot_every,
             "evosax": metadata.version("evosax"),
         }
-        stored = store.open_folder(self.folder, spec, asked.snapshot_every)
-        note = folders.differences_of_versions(stored)
-        before, here = stored["evosax"], spec["evosax"]
-        if note is None and before != here:
-            note = f"resumed with evosax {here}, not {before}, so bits may differ"
-        if note and self.progress:
-            text.say(note)
+        stored = store.open_folder(self.folder, spec)
+        self.session.compare_versions(stored)
+        if (before := stored["evosax"]) != spec["evosax"]:
+            self.session.reporter.notify(
+                f"resumed with evosax {spec['evosax']}, not {before}: bits may differ"
+            )
         self.training.lanes = stored["lanes"]
-        self.snapshot_every = stored["snapshot_every"]
         return stored["generations"]
 
-    def compile(self) -> None:
+    def _restored(self, state: State) -> State:
+        """Return the state in the folder's newest checkpoint, else the fresh one."""
+        if self.folder is None:
+            return state
+        restored = store.restore(self.folder, state)
+        if restored is None:
+            folders.refuse_lost_checkpoints(self.folder)
+        return restored or state
+
+    def _compile(self) -> None:
         """Compile the programs of a generation; the folder keeps how wide they are."""
         before = self.training.lanes
         self.training.compile()
         if self.training.lanes != before and self.folder:
-            store.set_lanes(self.folder, self.training.lanes)
+            folders.update(self.folder, {"lanes": self.training.lanes})
 
     def generation(
         self,
@@ -235,14 +195,12 @@ class EvolutionLoop:
         key_ask, key_tell = strategy_keys(self.key, number)
         vectors, overrides, strategy = self.optimiser.ask(key_ask, state.strategy)
         sigma = self.optimiser.sigma(strategy)
-        returns, reasons = self.training.generation(
-            number, overrides, on_runs, is_stopped
-        )
+        returns = self.training.generation(number, overrides, on_runs, is_stopped)
         scores = member_scores(returns, state.anchors, self.asked.fitness)
         known = np.vstack([state.fitness[:number], scores])
-        check_progress(best_of_runs(known, self.setup.per_run), reasons)
+        check_progress(best_of_runs(known, self.setup.per_run))
         updated = self.optimiser.tell(key_tell, vectors, scores, strategy)
-        state = results.with_generation(
+        state = store.with_generation(
             state._replace(strategy=updated), vectors, scores, returns
         )
         state.sigma[number] = sigma
@@ -252,19 +210,14 @@ class EvolutionLoop:
 
     def _save(self, state: State, force: bool) -> None:
         """Save the state now and then: what comes after is computed again."""
-        done = int(state.done)
-        if self.folder is None:
+        folder, done = self.folder, int(state.done)
+        if folder is None or done == self.session.saved_at:
             return
-        every = self.snapshot_every
-        passed = every and done // every > (done - self.setup.per_run) // every
-        if passed and done != self.saved_at:
+        every = self.asked.snapshot_every
+        if every and done // every > (done - self.setup.per_run) // every:
             mean = self.optimiser.mean(state.strategy)
-            store.save_snapshot(self.folder, done, state.best if mean is None else mean)
-        if done == self.saved_at or not (force or self.pace.is_due()):
-            return
-        with self.pace.saving():
-            store.save(self.folder, state)
-        self.saved_at = done
+            store.save_snapshot(folder, done, state.best if mean is None else mean)
+        self.session.save(done, lambda: store.save(folder, state), force)
 
     def _result(self, state: State, first: int) -> results.EvolutionResult:
         """The result; `first` is the generation that this call began with."""
@@ -306,8 +259,7 @@ class EvolutionLoop:
             f"{text.with_noun(self.optimiser.genome.size, 'number')} of "
             f"{', '.join(setup.settings['evolve'])}: {asked.population:,} members x "
             f"{asked.rollouts:,} rollouts in {', '.join(setup.names)}, "
-            f"{text.format_count(setup.steps)} steps a generation, on "
-            f"{jax.local_devices()[0].device_kind} ({self.training.lanes} lanes)"
+            f"{text.format_count(setup.steps)} steps a generation"
         )
 
     def _how_to_go_on(self, done: int) -> str:
@@ -330,14 +282,6 @@ def _words(state: State, generations: int) -> str:
     return f"{number}  best {best:.4g}  mean {mean:.4g}{failed}"
 
 
-def _restored(folder: Path | None, state: State) -> State:
-    """Return the state in the folder's newest checkpoint, else the state as it is."""
-    restored = store.restore(folder, state) if folder is not None else None
-    if folder is not None and restored is None:
-        folders.refuse_lost_checkpoints(folder)
-    return restored or state
-
-
 @tool(EvolveOptions)
 def evolve(asked: EvolveOptions) -> results.EvolutionResult:
     """Evolve leaves of a config so that what is trained with them is worth most.
@@ -354,20 +298,6 @@ def evolve(asked: EvolveOptions) -> results.EvolutionResult:
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    setup = make_setup(asked)
-    check_whole_runs(setup)
+    setup = make_setup(asked.going_on())
     require_listing(setup.runs_each, asked.config.total_timesteps)
-    workers = make_workers(asked.devices)
-    limit = worker_limit(asked.memory_limit, workers)
-
-    def check_and_choose() -> list[Tracker]:
-        if hosts.index() > 0:
-            return []  # Only the first process looks at the folder, and writes.
-        return choose(asked.trackers, asked.folder)
-
-    chosen = hosts.run_on_all(check_and_choose)
-    with ExitStack() as stack:
-        # Of several processes all open the folder, and the first one writes.
-        folder = asked.folder if hosts.index() == 0 else None
-        hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-        return EvolutionLoop(setup, workers, limit, chosen).run()
+    return EvolutionLoop(setup, make_workers(asked.devices)).run()

@@ -42,59 +42,27 @@ def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
     return config.replace(num_evaluations=int(needs_evaluation))
 
 
-class ReturnCurve:
-    """The curves of runs, growing segment by segment.
-
-    Args:
-        num_runs: The number of runs, N.
-
-    Attributes:
-        last: The last value of each curve, `[N]`; 0 before an episode has ended.
-    """
-
-    def __init__(self, num_runs: int) -> None:
-        self.last, self._is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
-
-    def extend(self, segment: curves.Segment) -> tuple[np.ndarray, np.ndarray]:
-        """Take a segment of K updates.
-
-        Returns:
-            The values of its updates, `[N, K]`, and the value of every update before
-            it, `[N]`, for the runs whose first episode ends in it; 0 for the others.
-        """
-        known = segment.metrics["episodes"] > 0
-        start = first_known(segment.metrics["episode_return"], known)
-        before = np.where(self._is_known, self.last, start)
-        values = hold(segment.metrics["episode_return"], known, before)
-        late = np.where(self._is_known, 0.0, start)
-        self.last = values[:, -1]
-        self._is_known |= known.any(1)
-        return values, late
-
-
 class Accumulator:
     """The fitness of runs, growing segment by segment.
 
     Args:
         kind: The kind of fitness, in `KINDS`.
         num_runs: The number of runs, N.
-        num_updates: Updates of the whole run.
+        num_updates: Updates of the whole run, U.
 
     Attributes:
+        curve: The values of the curves so far, `[N, U]`; 0 before an episode has ended.
         failed: Whether a number of the run was not finite, `[N]` bool.
-        reasons: The first metric of each run that was not finite, `N` texts; empty for
-            a run in which all were.
-        added: What `ReturnCurve.extend` returned for the last segment.
     """
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
         self.measure, self.num_updates = kind.removeprefix(kinds.NEGATIVE), num_updates
         self.sign = kinds.sign_of(kind)
-        self.curve = ReturnCurve(num_runs)
+        self.curve = np.zeros((num_runs, num_updates))
+        self._is_known = np.zeros(num_runs, bool)
         self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
         self.failed = np.zeros(num_runs, bool)
-        self.reasons = [""] * num_runs
         self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
 
     def add(self, segment: curves.Segment) -> float:
@@ -103,30 +71,24 @@ class Accumulator:
         Returns:
             The mean over runs of the curve's last value, for a person.
         """
-        first = segment.first
-        self._note_failures(curves.bad_numbers(segment.metrics))
-        self.added = curve, late = self.curve.extend(segment)
-        self.sum += curve.sum(1) + late * first
-        self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)
+        first, returns = segment.first, segment.metrics["episode_return"]
+        self.failed |= curves.first_bad_update(segment.metrics) >= 0
+        known = segment.metrics["episodes"] > 0
+        # The first episode's return counts for the updates before its end.
+        start = first_known(returns, known)
+        last = self.curve[:, first - 1] if first else 0.0
+        values = hold(returns, known, np.where(self._is_known, last, start))
+        late = np.where(self._is_known, 0.0, start)
+        self._is_known |= known.any(1)
+        self.curve[:, first : segment.end] = values
+        self.curve[:, :first] += late[:, None]
+        self.sum += values.sum(1) + late * first
+        self.tail += values[:, max(0, self.first_of_tail - first) :].sum(1)
         self.tail += late * max(0, first - self.first_of_tail)
         if self.measure == kinds.EVALUATION and segment.end == self.num_updates:
             returns = segment.evaluation["episode_return"]
             self.evaluated = returns[:, 0].mean(-1, dtype=float)
-        return curves.mean_of_known(self.curve.last)
-
-    def _note_failures(self, bad: Mapping[str, np.ndarray]) -> None:
-        """Mark the runs of which a number `[N, K]` was not finite, and say which."""
-        never = np.iinfo(np.int64).max
-        first = np.full(len(self.failed), never)
-        names = [""] * len(self.failed)
-        for name, is_bad in bad.items():
-            at = np.where(is_bad.any(1), is_bad.argmax(1), never)
-            for lane in np.flatnonzero(at < first):
-                names[lane] = curves.CHECKS.get(name, name)
-            first = np.minimum(first, at)
-        for lane in np.flatnonzero((first < never) & ~self.failed):
-            self.reasons[lane] = names[lane]
-        self.failed |= first < never
+        return curves.mean_of_known(values[:, -1])
 
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
@@ -141,13 +103,7 @@ class Accumulator:
 
 
 class MetricMean(Accumulator):
-    """The mean of an own metric over runs, of the updates in which it is finite.
-
-    Args:
-        name: Name of the metric.
-        num_runs: The number of runs, N.
-        num_updates: Updates of the whole run.
-    """
+    """The mean of an own metric over runs, of the updates in which it is finite."""
 
     def __init__(self, name: str, num_runs: int, num_updates: int) -> None:
         super().__init__(kinds.TRAINING_CURVE, num_runs, num_updates)
@@ -187,20 +143,21 @@ class OwnFitness(Accumulator):
 
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
+
+        def joined(rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+            return {n: np.concatenate([row[n] for row in rows], 1) for n in rows[0]}
+
+        whole = joined([segment.metrics for segment in self.segments])
         train = {
-            name.removeprefix(curves.OWN): np.concatenate(
-                [s.metrics[name] for s in self.segments], 1
-            )
-            for name in self.segments[0].metrics
+            name.removeprefix(curves.OWN): values
+            for name, values in whole.items()
             if name not in curves.CHECKS
         }
-        whole = curves.Segment(0, self.num_updates, train, {})
-        train["episode_return"], _ = ReturnCurve(len(self.failed)).extend(whole)
         filled = [(s.evaluation, len(s.evaluated(self.plan))) for s in self.segments]
-        evaluation = {
-            name: np.concatenate([rows[name][:, :count] for rows, count in filled], 1)
-            for name in filled[0][0]
-        }
+        evaluation = joined(
+            [{n: x[:, :count] for n, x in rows.items()} for rows, count in filled]
+        )
+        train["episode_return"] = self.curve
         scores = kinds.own_scores(self.kind, train, evaluation)
         return np.where(self.failed, np.nan, scores).astype(np.float32)
 
@@ -256,27 +213,22 @@ def best_of_runs(fitness: np.ndarray, per_run: int) -> np.ndarray:
     return np.fmax.reduceat(fitness, starts, axis=0)
 
 
-def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
+def check_progress(fitness: np.ndarray) -> None:
     """Refuse to go on with an evolution in which all members fail.
 
     Args:
         fitness: The worth of the members of all generations so far, `[G, P]`; NaN where
             they failed.
-        reasons: Metrics that were not finite first in the last generation, with the
-            number of runs in which they were.
 
     Raises:
         ConfigError: every member failed, in the first generation or in
             `FAILED_GENERATIONS` in a row.
     """
-    has_learned = np.asarray(np.isfinite(fitness).any(axis=1))
-    if has_learned[-FAILED_GENERATIONS:].any():
+    if np.isfinite(fitness[-FAILED_GENERATIONS:]).any():
         return
-    name = max(reasons, key=lambda name: reasons[name], default="")
-    what = f" ({name} was not finite in {reasons[name]} runs)" if name else ""
     raise ConfigError(
-        f"every member of generation {len(fitness)} failed{what}, and of those before, "
-        "so there is nothing to learn from. Check that the config trains by itself "
+        f"every member of generation {len(fitness)} failed, and of those before, so "
+        "there is nothing to learn from. Check that the config trains by itself "
         "(purerl train), then evolve with a smaller sigma or from another start."
     )
 
@@ -309,8 +261,20 @@ def read_baselines(
             "baselines must be a return (or a pair) for each environment "
             f"({', '.join(names)}), by name or in their order, got {baselines!r}."
         )
-    pairs = zip(names, given, strict=True)
-    return np.array([_anchors(name, value) for name, value in pairs], np.float32)
+    anchors = []
+    for name, value in zip(names, given, strict=True):
+        try:
+            is_number = np.ndim(value) == 0
+            low, high = (0.0, abs(float(value))) if is_number else map(float, value)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not -math.inf < low < high < math.inf:
+            raise ConfigError(
+                f"baselines: {name} takes a return other than 0, or the returns that "
+                f"count 0 and 1, the lower one first, got {value!r}."
+            )
+        anchors.append((low, high))
+    return np.array(anchors, np.float32)
 
 
 def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
@@ -334,19 +298,3 @@ def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
                 "would be no unit; give baselines= for each environment."
             )
     return anchors
-
-
-def _anchors(name: str, value: Any) -> tuple[float, float]:
-    try:
-        numbers = np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
-        numbers = np.array([])
-    if numbers.shape == (1,):
-        numbers = np.array([0.0, abs(numbers[0])])
-    is_pair = numbers.shape == (2,) and np.isfinite(numbers).all()
-    if not is_pair or not numbers[0] < numbers[1]:
-        raise ConfigError(
-            f"baselines: {name} takes a return other than 0, or the returns that count "
-            f"0 and 1, the lower one first, got {value!r}."
-        )
-    return float(numbers[0]), float(numbers[1])

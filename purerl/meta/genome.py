@@ -50,13 +50,11 @@ class Leaf(NamedTuple):
     """A part of the vector.
 
     Attributes:
-        field: The name of the field as it was asked for.
         name: The name of the field with the path inside it.
         start: The value in the config, float32.
         scale: The scale: `linear`, `log` or `logit`.
     """
 
-    field: str
     name: str
     start: np.ndarray
     scale: str
@@ -148,8 +146,6 @@ def _read_names(env: Environment, evolve: Names, word: str) -> dict[str, str]:
             f"such as 'value_loss' or 'learning_rate', got {evolve!r}."
         )
     if not isinstance(evolve, Mapping):
-        if len(set(evolve)) != len(evolve):
-            raise ConfigError(f"{word} names a field twice: {', '.join(evolve)}.")
         evolve = dict.fromkeys(evolve, "auto")
     scale_of: dict[str, str] = {}
     for name, scale in evolve.items():
@@ -158,19 +154,16 @@ def _read_names(env: Environment, evolve: Names, word: str) -> dict[str, str]:
                 f"{word}: the scale of {name} must be one of {', '.join(SCALES)}, got "
                 f"{scale!r}."
             )
-        inside = _numbers_of(env, word) if name == "env_params" else [name]
+        inside = [name]
+        if name == "env_params":
+            params = env.default_params
+            fields = [field.name for field in dataclasses.fields(params)]
+            inside = [f"{name}.{x}" for x in fields if is_float(getattr(params, x))]
         scale_of.update(dict.fromkeys(inside, scale))
+    if not scale_of:
+        raise ConfigError(f"{word}: {env.name} has no parameters that are floats.")
     check_apart(scale_of, f"{word} names")
     return scale_of
-
-
-def _numbers_of(env: Environment, word: str) -> list[str]:
-    params = env.default_params
-    fields = [field.name for field in dataclasses.fields(params)]
-    names = [f"env_params.{x}" for x in fields if is_float(getattr(params, x))]
-    if not names:
-        raise ConfigError(f"{word}: {env.name} has no parameters that are floats.")
-    return names
 
 
 def _value_at(config: TrainConfig, env: Environment, name: str, word: str) -> PyTree:
@@ -208,7 +201,7 @@ def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[L
             where = name + jax.tree_util.keystr(path)
             start = np.asarray(leaf, np.float32)
             chosen = _scale(where, start, scale, _check_at(config, name, path))
-            leaves.append(Leaf(name, where, start, chosen))
+            leaves.append(Leaf(where, start, chosen))
     if leaves:
         return leaves
     raise ConfigError(

@@ -4,20 +4,9 @@ from importlib import resources
 from typing import Any
 
 from purerl import presets, serialise
-from purerl.config import check_known
+from purerl.config import check_known, field_names
+from purerl.meta.setup import EvolveOptions
 
-# What a file may hold beside the config: arguments of `purerl.evolve`.
-ARGUMENTS = (
-    "evolve",
-    "strategy",
-    "population",
-    "generations",
-    "rollouts",
-    "fitness",
-    "environments",
-    "baselines",
-    "seed",
-)
 _FOLDER = resources.files(presets) / "evolve"
 
 
@@ -35,5 +24,5 @@ def load(name: str) -> dict[str, Any]:
     text = presets.find(name, _FOLDER, "evolution preset").read_text()
     values = serialise.read_yaml(text)
     for entry in values:
-        check_known(str(entry), ["config", *ARGUMENTS], name)
+        check_known(str(entry), field_names(EvolveOptions), name)
     return {**values, "config": serialise.from_dict(values["config"])}

@@ -1,5 +1,6 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.execution.format import say, with_noun
 from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.store import State
+from purerl.meta.store import State, fresh_state
 from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
@@ -160,10 +161,8 @@ class EvolutionResult(Shown):
         return self._parts(config, "optimiser")
 
     def _parts(self, config: TrainConfig, *kinds: str) -> dict[str, Any]:
-        """The parts of a config that were evolved, of some kinds, by field."""
-        touched = sorted({name.split(".")[0] for name in self.solution})
-        fields = [name for name in touched if part_kind(name) in kinds]
-        return {name: getattr(config, name) for name in fields}
+        fields = sorted({name.split(".")[0] for name in self.solution})
+        return {n: getattr(config, n) for n in fields if part_kind(n) in kinds}
 
     def snapshots(self) -> dict[int, TrainConfig]:
         """Return the config after some numbers of generations, from the folder.
@@ -173,9 +172,9 @@ class EvolutionResult(Shown):
         """
         if self.out is None:
             raise ConfigError("snapshots are in the out folder, and none was given.")
-        genome = self._optimiser.genome
+        solution = self._optimiser.genome.solution
         return {
-            generation: _applied(self.config, genome.solution(vector))
+            generation: _applied(self.config, solution(vector))
             for generation, vector in store.load_snapshots(self.out).items()
         }
 
@@ -239,24 +238,20 @@ def history_of(state: State, fitness_kind: str) -> HostMetrics:
         state: The state of an evolution.
         fitness_kind: The kind of its fitness, which may be a negative one.
     """
-    sign = sign_of(fitness_kind)
     rows = slice(0, int(state.done))
     fitness = state.fitness[rows].astype(float)
-    known = np.isfinite(fitness)
-    count = known.sum(1)
-    safe = np.maximum(count, 1)
-    mean = np.where(known, fitness, 0.0).sum(1) / safe
-    spread = np.where(known, fitness - mean[:, None], 0.0)
-    best = np.where(known, fitness, -np.inf).max(1, initial=-np.inf)
-    so_far = np.maximum.accumulate(best)
+    with warnings.catch_warnings():  # A generation in which all failed has NaN.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean, std = np.nanmean(fitness, 1), np.nanstd(fitness, 1)
+    best = np.fmax.reduce(fitness, axis=1)
     return {
-        "best": np.where(count > 0, best, np.nan),
-        "mean": np.where(count > 0, mean, np.nan),
-        "std": np.where(count > 0, np.sqrt((spread**2).sum(1) / safe), np.nan),
-        "best_so_far": np.where(np.isfinite(so_far), so_far, np.nan),
-        "failed": (~known).sum(1),
+        "best": best,
+        "mean": mean,
+        "std": std,
+        "best_so_far": np.fmax.accumulate(best),
+        "failed": np.isnan(fitness).sum(1),
         "fitness": fitness,
-        "returns": sign * state.returns[rows],
+        "returns": sign_of(fitness_kind) * state.returns[rows],
         "sigma": state.sigma[rows],
         "seconds": state.seconds[rows],
     }
@@ -312,68 +307,6 @@ def load_evolution(
     return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 
 
-def fresh_state(
-    optimiser: Optimiser, key: Any, generations: int, environments: int
-) -> State:
-    """Return the state before the first generation; its anchors are not known yet.
-
-    Args:
-        optimiser: The strategy over the genome.
-        key: The key of the strategy's first state, consumed.
-        generations: The number of generations of the whole evolution, G.
-        environments: The number of environments, E.
-    """
-    nan = np.array(np.nan, np.float32)
-    return State(
-        done=np.array(0, np.int32),
-        strategy=optimiser.init(key),
-        best=optimiser.genome.start(),
-        best_fitness=nan,
-        best_generation=np.array(-1, np.int32),
-        anchors=np.full((environments, 2), nan),
-        fitness=np.full((generations, optimiser.population), nan),
-        returns=np.full((generations, environments), nan),
-        sigma=np.full(generations, nan),
-        seconds=np.full(generations, nan),
-    )
-
-
-def with_generation(
-    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
-) -> State:
-    """Return the state with a generation's scores in its history, and the best member.
-
-    Args:
-        state: The state before the generation.
-        vectors: Vectors of the generation's members, `[P, D]`.
-        scores: The worth of the members, `[P]`; NaN where they failed.
-        returns: Returns of the members' runs, `[E, P, R]`.
-    """
-    number = int(state.done)
-    state = state._replace(
-        done=np.array(number + 1, np.int32),
-        fitness=state.fitness.copy(),
-        returns=state.returns.copy(),
-        sigma=state.sigma.copy(),
-        seconds=state.seconds.copy(),
-    )
-    state.fitness[number] = scores
-    known = np.isfinite(returns)
-    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
-    count = known.sum((1, 2))
-    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    if not np.isfinite(scores).any():
-        return state
-    best = int(np.nanargmax(scores))
-    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
-        return state
-    return state._replace(
-        best=vectors[best].copy(),
-        best_fitness=np.array(scores[best], np.float32),
-        best_generation=np.array(number, np.int32),
-    )
-
-
 # What trackers are told: a row per generation, which is a step of every chart.
 
 
@@ -398,38 +331,40 @@ def tracked(
     )
 
 
-def rows_of(
-    state: State, kind: str, steps: int, environments: Sequence[str], first: int = 0
-) -> list[dict[str, Any]]:
-    """Return a row for every generation that is done, after the first `first` of them.
+def tell(
+    group: Group,
+    state: State,
+    settings: Mapping[str, Any],
+    steps: int,
+    environments: Sequence[str],
+    first: int = 0,
+) -> None:
+    """Tell trackers a row for every generation that is done, after the first `first`.
 
     `env_steps` are those of all agents so far; `return/<environment>` is the mean over
     members and rollouts. `sigma` is left out where the strategy has none.
 
     Args:
+        group: The trackers.
         state: The state after the last generation that is done.
-        kind: The kind of fitness.
+        settings: Settings of the evolution, as plain values.
         steps: Environment steps of a generation.
         environments: Names of the environments.
         first: The number of generations that are left out.
     """
-    history = history_of(state, kind)
+    history = history_of(state, str(settings["fitness"]))
     names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
     if np.isfinite(history["sigma"]).any():
         names.append("sigma")
-    return [
-        {
-            "update": number + 1,
-            "generation": number + 1,
-            "env_steps": (number + 1) * steps,
+    for number in range(first, int(state.done)):
+        done, returns = number + 1, history["returns"][number].tolist()
+        row = {
+            **{"update": done, "generation": done, "env_steps": done * steps},
             **{name: history[name][number].item() for name in names},
-            **{
-                f"return/{name}": float(history["returns"][number, column])
-                for column, name in enumerate(environments)
-            },
+            **{f"return/{n}": x for n, x in zip(environments, returns, strict=True)},
         }
-        for number in range(first, int(state.done))
-    ]
+        group.log(store.KIND, int(settings["seed"]), row)
+        group.flush()
 
 
 def tracked_files(
@@ -466,14 +401,9 @@ def told_of_evolution(folder: Path) -> Told:
         ConfigError: nothing has been saved.
     """
     result, stored = load_evolution(folder), store.load(folder)
-    seed, kind = int(result.settings["seed"]), str(result.settings["fitness"])
-    lines = rows_of(result._state, kind, stored["steps"], list(stored["auto"]))
-
-    def tell(group: Group) -> None:
-        for row in lines:
-            group.log(store.KIND, seed, row)
-            group.flush()
-
+    environments = list(stored["auto"])
+    about = result._state, result.settings, stored["steps"], environments
     run = tracked(result.config, result.settings, folder)
     files = partial(tracked_files, result, say)
-    return Told(run, len(lines), tell, files, result.finished)
+    finished = result.finished
+    return Told(run, result.done, lambda group: tell(group, *about), files, finished)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 from purerl import serialise
@@ -18,19 +17,19 @@ from purerl.meta import fitness as fitness_of
 from purerl.meta import strategy as strategies
 from purerl.meta.genome import Genome, Names
 from purerl.runner.arguments import as_seed
-from purerl.runner.options import Saved, memory_limit_option, option
+from purerl.runner.options import (
+    BEGUN,
+    FIXED,
+    Saved,
+    memory_limit_option,
+    option,
+)
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
 from purerl.search import fitness as kinds
 from purerl.space.points import Environments, read_environments
 from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
-
-
-def _as_snapshots(name: str, value: Any) -> Any:
-    if value is not None and not (isinstance(value, Real) and float(value) >= 0):
-        raise ConfigError(f"{name} must be 0 or more, got {value!r}.")
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +43,7 @@ class EvolveOptions(Saved):
         dataclasses.MISSING,
         "Fields to evolve, with commas between their names: value_loss; policy_loss; "
         "optimiser.params; learning_rate,entropy_coef; env_params.length.",
-        doc="The name of a field with float leaves, several, or names with scales; see "
+        doc="A field with float leaves, several, or names with scales; see "
         "`purerl.meta.genome`.",
         kind=str,
         absent="",
@@ -55,11 +54,12 @@ class EvolveOptions(Saved):
         f"Evolution strategy: {', '.join(strategies.PRESETS)}, cma-es, sep-cma-es, "
         "snes, pgpe, simple-ga, or another one of evosax; options follow its name in "
         "brackets: open-es(sigma=0.05).",
-        doc="The strategy: a name with options (`'cma-es(sigma=0.2)'`), a mapping, or "
-        "`purerl.OpenES(...)`; see `purerl.Strategy`.",
+        doc="A name with options (`'cma-es(sigma=0.2)'`), or a `purerl.Strategy`.",
         kind=str,
     )
-    population: int = option(64, "Number of members of a generation.", check=required)
+    population: int = option(
+        64, "Number of members of a generation.", check=required, keep=FIXED
+    )
     generations: int = option(
         100,
         "Number of generations in all; what a folder holds may go on for more.",
@@ -69,67 +69,52 @@ class EvolveOptions(Saved):
         1,
         "Number of training runs of each member in each environment.",
         check=required,
+        keep=FIXED,
     )
     fitness: Any = kinds.fitness_option(
         kinds.TRAINING_CURVE,
         fitness_of.KINDS,
         f"Score of a training run, one of {', '.join(fitness_of.KINDS)}; or a function "
         "of your own, package.module:function.",
+        keep=FIXED,
     )
     environments: Environments = option(
         (),
         "Environments to train in; the config's own if not given.",
-        doc="Names of environments, changes of the config by name, or configs; the "
-        "config's own where not given.",
+        doc="Names, changes of the config by name, or configs; its own if none.",
         kind=tuple[str, ...],
     )
     baselines: Any = option(
         None,
         "Return of each environment that counts as 1; measured with the algorithm's "
         "own loss if not given.",
-        doc="The return that counts 1 (or a pair, the returns that count 0 and 1), by "
-        "environment. Measured with the algorithm's own loss where there are several "
-        "environments and none are given.",
+        doc="The return that counts 1 (or a pair, those that count 0 and 1) of each "
+        "environment. Of several, measured with the algorithm's own loss if not given.",
         kind=tuple[float, ...],
         absent=(),
         read=lambda values: values or None,
     )
-    seed: int = option(0, "Seed of everything that is random.", check=as_seed)
+    seed: int = option(
+        0, "Seed of everything that is random.", check=as_seed, keep=FIXED
+    )
     truncation: int | None = option(
         None,
         "Updates of a run that a generation trains, for persistent-es and "
         "noise-reuse-es: the next one goes on with the same runs, until they end.",
         check=as_count,
-    )
-    segment_updates: int | None = option(
-        None,
-        "Updates per compiled call, part of what fixes the bits; the whole run if not "
-        "given.",
-        check=as_count,
-    )
-    chunk_blocks: int | None = option(
-        None,
-        "Number of blocks that a worker holds at a time; it changes no bit.",
-        check=as_count,
+        keep=FIXED,
     )
     memory_limit: str | float | None = memory_limit_option()
     devices: Any = option(
         None,
         doc="Local devices to use; all of the default backend where not given.",
     )
-    snapshot_every: int | None = option(
-        None,
-        "Generations between two snapshots of the solution, 0 for none; if not given, "
-        "16, or that of the folder.",
-        check=_as_snapshots,
+    snapshot_every: int = option(
+        16,
+        "Generations between two snapshots of the solution, 0 for none.",
+        check=lambda name, value: required(name, value) if value else 0,
+        keep=BEGUN,
     )
-
-
-# What fixes the result of an evolution, beside its config: the folder keeps it.
-SETTINGS = (
-    *("evolve", "strategy", "population", "rollouts", "fitness"),
-    *("environments", "baselines", "seed", "truncation"),
-)
 
 
 class EvolutionSetup(NamedTuple):
@@ -198,16 +183,10 @@ def make_setup(asked: EvolveOptions) -> EvolutionSetup:
     strategy = strategies.read_strategy(asked.strategy)
     if len(tasks) == 1:
         config = tasks[0].config  # What is learned is for this one.
-    truncated = _truncated(strategy, asked, bounds)
     genome = _genome(config, asked, bounds)
-    optimiser = strategies.Optimiser(truncated, genome, asked.population)
-    compares = strategy.name in strategies.COMPARING or not optimiser.is_distribution
-    if asked.truncation is not None and compares:
-        raise ConfigError(
-            f"truncation must be left out with {strategy.name}, which compares members "
-            "with earlier ones; take persistent-es or noise-reuse-es."
-        )
-    settings = {name: getattr(asked, name) for name in SETTINGS} | {
+    cut = _cut(strategy, asked, bounds)
+    optimiser = strategies.Optimiser(cut, genome, asked.population)
+    settings = asked.kept(FIXED) | {
         "evolve": genome.scales,
         "strategy": strategy.to_dict(),
         "environments": [
@@ -241,29 +220,32 @@ def _genome(
     return genome
 
 
-def _truncated(
+def _cut(
     strategy: strategies.Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
 ) -> strategies.Strategy:
     """The strategy, told how much of a run a generation trains, where runs are cut.
 
     Raises:
-        ConfigError: runs cannot be cut so.
+        ConfigError: runs cannot be cut so, or would stay unfinished.
     """
     updates = sorted({bound.plan.num_updates for bound in bounds})
     name, cut = strategy.name, asked.truncation
-    if cut is None and name in strategies.TRUNCATED:
-        raise ConfigError(
-            f"strategy: {name} needs truncation, the number of updates that a "
-            f"generation trains: a divisor of the run's {updates[0]:,}."
-        )
     if cut is None:
+        if name in strategies.TRUNCATED:
+            raise ConfigError(
+                f"strategy: {name} needs truncation, the number of updates that a "
+                f"generation trains: a divisor of the run's {updates[0]:,}."
+            )
         return strategy
-    is_plain = strategy.shaping in ("auto", "none") and strategy.sigma_decay == 1.0
-    if name in strategies.TRUNCATED and not is_plain:
+    hosts.require_one(
+        "an evolution with truncation",
+        "Its runs are held from generation to generation: start one per host, with a "
+        "seed and a folder of its own.",
+    )
+    if not strategies.may_cut(name):
         raise ConfigError(
-            f"strategy: shaping must be none and sigma_decay 1 with {name}, which adds "
-            "up what the parts of a run were worth, with noise that may outlast a "
-            f"generation; got {strategy.shaping!r} and {strategy.sigma_decay:g}."
+            f"truncation must be left out with {name}, which compares members with "
+            "earlier ones; take persistent-es or noise-reuse-es."
         )
     if len(updates) > 1 or updates[0] % cut:
         raise ConfigError(
@@ -271,39 +253,29 @@ def _truncated(
             f"be the same in all environments, got {cut:,}; take "
             f"{nearest_divisors(updates[0], cut)}, or change total_timesteps."
         )
+    if asked.generations % (per_run := updates[0] // cut):
+        raise ConfigError(
+            f"generations must be a multiple of {per_run} with truncation={cut:,}, got "
+            f"{asked.generations:,}."
+        )
+    reason = "a generation's part of a run is whole segments"
+    check_divides(asked.segment_updates, cut, "truncation", reason)
     if asked.fitness.removeprefix(kinds.NEGATIVE) != kinds.TRAINING_CURVE:
         raise ConfigError(
-            "fitness must be training_curve or negative_training_curve with "
-            f"truncation, got {asked.fitness}."
+            f"fitness must be {kinds.TRAINING_CURVE} with truncation, got "
+            f"{asked.fitness}."
         )
     if name not in strategies.TRUNCATED:
         return strategy
+    if strategy.shaping not in ("auto", "none") or strategy.sigma_decay != 1.0:
+        # It adds up what the parts of a run were worth, with noise that may outlast a
+        # generation.
+        raise ConfigError(
+            f"strategy: shaping must be none and sigma_decay 1 with {name}, got "
+            f"{strategy.shaping!r} and {strategy.sigma_decay:g}."
+        )
     options = {**strategy.options, "T": updates[0], "K": cut}
     return dataclasses.replace(strategy, options=options)
-
-
-def check_whole_runs(setup: EvolutionSetup) -> None:
-    """Refuse truncated runs that would end within a generation, or stay unfinished.
-
-    Raises:
-        ConfigError: naming the number and its constraint; or there are several
-            processes.
-    """
-    asked = setup.asked
-    if asked.truncation is None:
-        return
-    hosts.require_one(
-        "an evolution with truncation",
-        "Its runs are held from generation to generation: start one per host, with a "
-        "seed and a folder of its own.",
-    )
-    if asked.generations % setup.per_run:
-        raise ConfigError(
-            f"generations must be a multiple of {setup.per_run} with truncation="
-            f"{asked.truncation:,}, got {asked.generations:,}."
-        )
-    reason = "a generation's part of a run is whole segments"
-    check_divides(asked.segment_updates, asked.truncation, "truncation", reason)
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl.meta.strategy import Optimiser
 from purerl.storage import checkpoint, folders
 from purerl.storage.folders import FIELD, differences
 from purerl.types import PyTree
@@ -62,28 +63,28 @@ class State(NamedTuple):
 HISTORY = ("fitness", "returns", "sigma", "seconds")
 
 
-def open_folder(
-    folder: Path, spec: dict[str, Any], snapshot_every: int | None = None
-) -> dict[str, Any]:
-    """Start an evolution's folder, or go on with it.
+def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """Start an evolution's folder, or go on with it; return the manifest that holds.
 
-    Args:
-        folder: The folder.
-        spec: The specification of the evolution; its `generations` may grow.
-        snapshot_every: Generations between two snapshots, if some were asked for.
-
-    Returns:
-        The manifest that holds: a stored one's lanes win, and its `snapshot_every`
-        unless one was asked for.
+    A stored one's lanes win, and its `generations` may grow.
 
     Raises:
         ConfigError: see `purerl.storage.folders.open_folder`.
     """
 
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        parts = {"config": FIELD, "settings": FIELD}
+        free = ("auto", "generations", "evosax", "options")
+        found = differences(stored, new, parts, free=free)
+        # Equal mappings may have another order, which is that of the vector's numbers.
+        before, now = (list(spec["settings"]["evolve"]) for spec in (stored, new))
+        if before != now and set(before) == set(now):
+            found.append(f"the order of evolve is {before} there and {now} here")
+        return found
+
     def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        asked = {} if snapshot_every is None else {"snapshot_every": snapshot_every}
         generations = max(new["generations"], stored["generations"])
-        return {**stored, **asked, "generations": generations}
+        return {**stored, "options": new["options"], "generations": generations}
 
     parts = "checkpoints", "snapshots"
     return folders.open_folder(folder, spec, *parts, compare=compare, merge=merge)
@@ -98,21 +99,66 @@ def load(folder: Path) -> dict[str, Any]:
     return folders.load_kind(folder, KIND, FORMAT)
 
 
-def set_lanes(folder: Path, lanes: int) -> None:
-    """Narrow the lanes of an evolution of which nothing has been trained yet."""
-    folders.update(folder, {"lanes": lanes})
+def fresh_state(
+    optimiser: Optimiser, key: Any, generations: int, environments: int
+) -> State:
+    """Return the state before the first generation; its anchors are not known yet.
+
+    Args:
+        optimiser: The strategy over the genome.
+        key: The key of the strategy's first state, consumed.
+        generations: The number of generations of the whole evolution, G.
+        environments: The number of environments, E.
+    """
+    nan = np.array(np.nan, np.float32)
+    return State(
+        done=np.array(0, np.int32),
+        strategy=optimiser.init(key),
+        best=optimiser.genome.start(),
+        best_fitness=nan,
+        best_generation=np.array(-1, np.int32),
+        anchors=np.full((environments, 2), nan),
+        fitness=np.full((generations, optimiser.population), nan),
+        returns=np.full((generations, environments), nan),
+        sigma=np.full(generations, nan),
+        seconds=np.full(generations, nan),
+    )
 
 
-def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return what differs between two evolutions, in words."""
-    parts = {"config": FIELD, "settings": FIELD}
-    free = ("auto", "generations", "evosax", "snapshot_every")
-    found = differences(stored, new, parts, free=free)
-    # Equal mappings may have another order, which is that of the vector's numbers.
-    before, now = (list(spec["settings"]["evolve"]) for spec in (stored, new))
-    if before != now and set(before) == set(now):
-        found.append(f"the order of evolve is {before} there and {now} here")
-    return found
+def with_generation(
+    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
+) -> State:
+    """Return the state with a generation's scores in its history, and the best member.
+
+    Args:
+        state: The state before the generation.
+        vectors: Vectors of the generation's members, `[P, D]`.
+        scores: The worth of the members, `[P]`; NaN where they failed.
+        returns: Returns of the members' runs, `[E, P, R]`.
+    """
+    number = int(state.done)
+    state = state._replace(
+        done=np.array(number + 1, np.int32),
+        fitness=state.fitness.copy(),
+        returns=state.returns.copy(),
+        sigma=state.sigma.copy(),
+        seconds=state.seconds.copy(),
+    )
+    state.fitness[number] = scores
+    known = np.isfinite(returns)
+    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
+    count = known.sum((1, 2))
+    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    if not np.isfinite(scores).any():
+        return state
+    best = int(np.nanargmax(scores))
+    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
+        return state
+    return state._replace(
+        best=vectors[best].copy(),
+        best_fitness=np.array(scores[best], np.float32),
+        best_generation=np.array(number, np.int32),
+    )
 
 
 def save(folder: Path, state: State) -> None:

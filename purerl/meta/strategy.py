@@ -8,7 +8,6 @@ published has a name.
 be maximised: the sign is turned once, in `Optimiser.tell`.
 """
 
-import ast
 import dataclasses
 import inspect
 import warnings
@@ -19,17 +18,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.config import ConfigError, as_float32, check_known, check_mapping
+from purerl.config import (
+    DECAY,
+    NON_NEGATIVE,
+    POSITIVE,
+    POSITIVE_OR_NONE,
+    ConfigError,
+    check_known,
+    check_mapping,
+    dynamic,
+    one_of,
+    static,
+    validate_field,
+)
+from purerl.envs.adapters.packages import read_values
 from purerl.meta.genome import Genome
 from purerl.scale.host import to_host
 from purerl.types import Array, Overrides, PyTree
 
-# Fields that are numbers, or None.
-NUMBERS = (
-    *("sigma", "sigma_decay", "sigma_limit"),
-    *("learning_rate", "learning_rate_decay", "learning_rate_limit"),
-    *("beta1", "beta2", "eps"),
-)
 # Algorithms of evosax that cannot be used here: they need a sampling function, have
 # several populations, read pickled weights, or start with another spread than sigma.
 EXCLUDED = (
@@ -43,7 +49,14 @@ TRUNCATED = ("PersistentES", "NoiseReuseES")
 # Algorithms with a mean that compare fitness with that of earlier generations.
 COMPARING = ("GradientlessDescent", "HillClimbing", "Rm_ES", "SimulatedAnnealing")
 
-SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
+# How fitness is shaped, and evosax's function that does it; by the strategy if `auto`.
+SHAPINGS = {
+    "auto": "",
+    "none": "identity_fitness_shaping_fn",
+    "centered_rank": "centered_rank_fitness_shaping_fn",
+    "z_score": "standardize_fitness_shaping_fn",
+    "normalize": "normalize_fitness_shaping_fn",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,16 +85,18 @@ class Strategy:
     """
 
     name: str
-    sigma: float = 0.1
-    sigma_decay: float = 1.0
-    sigma_limit: float = 0.0
-    learning_rate: float | None = None
-    learning_rate_decay: float = 1.0
-    learning_rate_limit: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    shaping: str = "auto"
+    sigma: float = dynamic(0.1, "The spread of the first population.", POSITIVE)
+    sigma_decay: float = dynamic(1.0, "A factor per generation.", POSITIVE)
+    sigma_limit: float = dynamic(0.0, "Where its decay ends.", NON_NEGATIVE)
+    learning_rate: float | None = dynamic(
+        None, "Adam's step size, if it has Adam.", POSITIVE_OR_NONE
+    )
+    learning_rate_decay: float = dynamic(1.0, "A factor per generation.", POSITIVE)
+    learning_rate_limit: float = dynamic(0.0, "Where its decay ends.", NON_NEGATIVE)
+    beta1: float = dynamic(0.9, "A number of Adam.", DECAY)
+    beta2: float = dynamic(0.999, "A number of Adam.", DECAY)
+    eps: float = dynamic(1e-8, "A number of Adam.", POSITIVE)
+    shaping: str = static("auto", "How fitness is shaped.", one_of(*SHAPINGS))
     antithetic: bool = True
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -132,6 +147,14 @@ def algorithms() -> dict[str, Any]:
     return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}
 
 
+def may_cut(name: str) -> bool:
+    """Return whether an algorithm compares no member with those of earlier generations.
+
+    Those with a population instead of a mean do.
+    """
+    return name not in COMPARING and hasattr(algorithms()[name], "get_mean")
+
+
 def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
     """Return Open-ES (Salimans et al. 2017) with Adam, with evosax 0.1's defaults.
 
@@ -162,9 +185,12 @@ def read_strategy(given: "str | Mapping[str, Any] | Strategy") -> Strategy:
         strategy = _changed(preset, values)
     else:
         raise ConfigError(f"strategy must be a name or a Strategy, got {given!r}.")
-    plain = (*NUMBERS, "antithetic")
-    numbers = {name: _as_python(getattr(strategy, name)) for name in plain}
-    strategy = dataclasses.replace(strategy, name=_known(strategy.name), **numbers)
+    plain = {
+        name: value.item()  # A number of Python, which files hold.
+        for name, value in vars(strategy).items()
+        if isinstance(value, np.generic | np.ndarray | jax.Array) and not np.ndim(value)
+    }
+    strategy = dataclasses.replace(strategy, name=_known(strategy.name), **plain)
     _check(strategy)
     return strategy
 
@@ -177,17 +203,14 @@ def names() -> list[str]:
 
 def _parse(text: str) -> dict[str, Any]:
     name, bracket, rest = text.strip().partition("(")
-    if not bracket:
-        return {"name": name}
     try:
-        call = ast.parse(f"f({rest}", mode="eval").body
-        assert isinstance(call, ast.Call) and not call.args
-        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
+        found = read_values(f"{_plain(name)}{bracket}{rest}")[0]
+    except (ValueError, KeyError):
         raise ConfigError(
             f"cannot read the strategy {text!r}; write for example open-es(sigma=0.05)."
         ) from None
-    return {"name": name.strip(), **values}
+    options = found if isinstance(found, dict) else {}
+    return {**{n: x for n, x in options.items() if n != "type"}, "name": name.strip()}
 
 
 def _changed(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
@@ -224,18 +247,10 @@ def _known(name: str) -> str:
 
 
 def _check(strategy: Strategy) -> None:
-    for name in NUMBERS:
-        value = getattr(strategy, name)
-        if value is None and name == "learning_rate":
-            continue
-        may_be_zero = name.endswith("_limit") or name.startswith("beta")
-        most = 1.0 if name.startswith("beta") else np.inf
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        number = as_float32(value) if is_number else np.nan
-        if not (0 < number < most or (number == 0 and may_be_zero)):
-            must = "0 or greater" if may_be_zero else "greater than 0"
-            must += " and less than 1" if most == 1 else ""
-            raise ConfigError(f"strategy: {name} must be {must}, got {value!r}.")
+    for field in dataclasses.fields(strategy):
+        value = getattr(strategy, field.name)
+        if "help" in field.metadata:
+            validate_field(field, value, f"strategy: {field.name}")
     for name in ("sigma", "learning_rate"):
         value, least = getattr(strategy, name), getattr(strategy, f"{name}_limit")
         decays = getattr(strategy, f"{name}_decay") != 1
@@ -245,24 +260,10 @@ def _check(strategy: Strategy) -> None:
                 f"least that, got {value:g}; give a smaller {name}_limit as well."
             )
     if strategy.name == _OPEN_ES.name and strategy.learning_rate is None:
-        raise ConfigError(
-            "strategy: Open-ES needs a learning_rate for Adam, got None; "
-            "purerl.OpenES() has the published defaults."
-        )
-    if strategy.shaping not in SHAPINGS:
-        raise ConfigError(
-            f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
-            f"{strategy.shaping!r}."
-        )
+        raise ConfigError("strategy: Open-ES needs a learning_rate for Adam, got None.")
     for name, value in strategy.options.items():
         if isinstance(value, str):
             raise ConfigError(f"strategy: {name} must be a number, got {value!r}.")
-
-
-def _as_python(value: Any) -> Any:
-    """A number of NumPy or JAX as one of Python, which files hold; others stay."""
-    is_number = isinstance(value, np.generic | np.ndarray | jax.Array)
-    return value.item() if is_number and np.ndim(value) == 0 else value
 
 
 class Optimiser:
@@ -405,18 +406,6 @@ def _schedule(strategy: Strategy) -> Callable[[Any], Array]:
     return _decayed(strategy.sigma, strategy.sigma_decay, strategy.sigma_limit)
 
 
-def _adam(strategy: Strategy) -> Any:
-    import optax
-
-    assert strategy.learning_rate is not None
-    rate = _decayed(
-        strategy.learning_rate,
-        strategy.learning_rate_decay,
-        strategy.learning_rate_limit,
-    )
-    return optax.adam(rate, strategy.beta1, strategy.beta2, strategy.eps)
-
-
 def _decayed(start: float, decay: float, limit: float) -> Callable[[Any], Array]:
     """A number by generation; what does not decay has no limit."""
     least = limit if decay != 1 else 0.0
@@ -444,22 +433,23 @@ def _make(strategy: Strategy, population: int, size: int) -> Any:
     options: dict[str, Any] = {}
     if "std_schedule" in taken:
         options["std_schedule"] = _schedule(strategy)
-    if strategy.learning_rate is not None:
+    rate = strategy.learning_rate
+    if rate is not None:
+        import optax
+
         if "optimizer" not in taken:
             raise ConfigError(
                 f"strategy: {strategy.name} has no optimiser, so learning_rate cannot "
                 "be given; leave it out."
             )
-        options["optimizer"] = _adam(strategy)
+        ends = strategy.learning_rate_decay, strategy.learning_rate_limit
+        numbers = strategy.beta1, strategy.beta2, strategy.eps
+        options["optimizer"] = optax.adam(_decayed(rate, *ends), *numbers)
     if "use_antithetic_sampling" in taken:
         options["use_antithetic_sampling"] = strategy.antithetic
     if strategy.shaping != "auto":
-        options["fitness_shaping_fn"] = {
-            "none": fitness_shaping.identity_fitness_shaping_fn,
-            "centered_rank": fitness_shaping.centered_rank_fitness_shaping_fn,
-            "z_score": fitness_shaping.standardize_fitness_shaping_fn,
-            "normalize": fitness_shaping.normalize_fitness_shaping_fn,
-        }[strategy.shaping]
+        shaping = getattr(fitness_shaping, SHAPINGS[strategy.shaping])
+        options["fitness_shaping_fn"] = shaping
     options |= {n: v for n, v in strategy.options.items() if n in taken}
     try:
         return cls(population, np.zeros(size, np.float32), **options)

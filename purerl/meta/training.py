@@ -17,7 +17,6 @@ lies between two runs is saved: who is stopped in the middle of one begins it ag
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -151,7 +150,8 @@ class Training:
         self.setup, self.key, self.workers = setup, key, workers
         asked, is_cpu = setup.asked, workers[0].device.platform == "cpu"
         self.segment_updates = asked.segment_updates or asked.truncation
-        self.chunk_blocks = asked.chunk_blocks or (1 if is_cpu else 2)
+        # The blocks that a worker holds at a time, which change no bit.
+        self.chunk_blocks = 1 if is_cpu else 2
         self.compiler = BlockCompiler(workers, memory_limit / self.chunk_blocks)
         everyone = workers * hosts.count()
         self.lanes = asked.lanes or default_lanes(setup.runs_each, everyone)
@@ -179,7 +179,7 @@ class Training:
         overrides: Overrides,
         on_runs: OnRuns,
         is_stopped: Callable[[], bool],
-    ) -> tuple[np.ndarray, Counter[str]]:
+    ) -> np.ndarray:
         """Train every member of a generation in every environment.
 
         Args:
@@ -191,8 +191,7 @@ class Training:
 
         Returns:
             The fitness of every run `[E, P, R]`, float32, NaN where it failed, the same
-            in every process; and counts of the metrics that were not finite first in
-            the runs of this process that failed.
+            in every process.
 
         Raises:
             Stopped: `is_stopped` said so, in any process.
@@ -216,8 +215,7 @@ class Training:
             fitness.append(unfinished.part(population, asked.truncation))
             on_runs(population.num_runs)
         split = (len(setup.bounds), asked.population, asked.rollouts)
-        reasons = (r for each in self._unfinished for r in each.curve.reasons)
-        return np.stack(fitness).reshape(split), Counter(filter(None, reasons))
+        return np.stack(fitness).reshape(split)
 
     def measured_anchors(self, is_stopped: Callable[[], bool]) -> np.ndarray:
         """Return the returns `[E, 2]` that count 0 and 1, of the algorithm's own loss.
@@ -232,36 +230,32 @@ class Training:
         bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
         programs = self._compiled(bounds, population, lanes)
-        fitness, _ = self._train(programs, population, lambda _: None, is_stopped)
+        fitness = self._train(programs, population, lambda _: None, is_stopped)
         return measured_anchors(fitness[:, 0], self.setup.names)
 
     def _compiled(
         self, bounds: Sequence[Bound], population: Population, lanes: int
     ) -> list[Program]:
         """A program per environment, at one width that fits in every process."""
-        programs = hosts.run_on_all(lambda: self._fitted(bounds, population, lanes))
+        members = population.runs()
+
+        def fitted(lanes: int) -> list[Program]:
+            """The programs, all as wide as the narrowest that fits here."""
+            programs = []
+            for bound in bounds:
+                updates = bound.plan.num_updates
+                length = min(self.segment_updates or updates, updates)
+                programs.append(
+                    self.compiler.compile(bound, members, lanes, length, self.is_fixed)
+                )
+            widths = {program.lanes for program in programs}
+            return programs if len(widths) == 1 else fitted(min(widths))
+
+        programs = hosts.run_on_all(lambda: fitted(lanes))
         width = programs[0].lanes
         narrowest = int(hosts.all_min(width))
-        if narrowest == width:
-            return programs
-        # Another process has less memory, and all must cut the same blocks.
-        return self._fitted(bounds, population, narrowest)
-
-    def _fitted(
-        self, bounds: Sequence[Bound], population: Population, lanes: int
-    ) -> list[Program]:
-        """A program per environment, all as wide as the narrowest that fits here."""
-        members, programs = population.runs(), []
-        for bound in bounds:
-            updates = bound.plan.num_updates
-            length = min(self.segment_updates or updates, updates)
-            programs.append(
-                self.compiler.compile(bound, members, lanes, length, self.is_fixed)
-            )
-        width = min(program.lanes for program in programs)
-        if all(program.lanes == width for program in programs):
-            return programs
-        return self._fitted(bounds, population, width)
+        # Another process may have less memory, and all must cut the same blocks.
+        return programs if narrowest == width else fitted(narrowest)
 
     def _train(
         self,
@@ -269,7 +263,7 @@ class Training:
         population: Population,
         on_runs: OnRuns,
         is_stopped: Callable[[], bool],
-    ) -> tuple[np.ndarray, Counter[str]]:
+    ) -> np.ndarray:
         """Train every member with every key in every environment.
 
         Under `jax.distributed` each process trains its share.
@@ -277,7 +271,6 @@ class Training:
         keys = jax.device_put(population.keys, jax.local_devices()[0])
         here, kind = population._replace(keys=keys), self.setup.asked.fitness
         fitness = np.zeros((len(programs), population.num_runs), np.float32)
-        reasons: list[str] = []
         # The longest runs first.
         order = np.argsort([-program.steps_each for program in programs], kind="stable")
         jobs = [
@@ -296,7 +289,6 @@ class Training:
 
         def keep(job: Job, total: Accumulator, cohort: Cohort) -> None:
             fitness[job.key] = total.result()
-            reasons.extend(filter(None, total.reasons))
             on_runs(cohort.size)
 
         mine = jobs[hosts.index() :: hosts.count()]
@@ -304,7 +296,7 @@ class Training:
         if hosts.all_any(np.array([is_stopped()]))[0]:
             raise Stopped
         split = (len(programs), population.size, -1)
-        return hosts.all_sum(fitness).reshape(split), Counter(reasons)
+        return hosts.all_sum(fitness).reshape(split)
 
 
 def _example(setup: EvolutionSetup) -> Overrides:
@@ -319,13 +311,8 @@ def planned(setup: EvolutionSetup) -> list[Part]:
     asked, each = setup.asked, setup.runs_each
     keys = rollout_keys(jax.random.key(0), 0, asked.rollouts)
     runs = Population(keys, _example(setup), 1).runs()
-    steps = asked.generations * each
+    of_update = [b.plan.steps_per_update * setup.updates(b) for b in setup.bounds]
     return [
-        Part(
-            bound,
-            each,
-            steps * setup.updates(bound) * bound.plan.steps_per_update,
-            runs,
-        )
-        for bound in setup.bounds
+        Part(bound, each, asked.generations * each * steps, runs)
+        for bound, steps in zip(setup.bounds, of_update, strict=True)
     ]

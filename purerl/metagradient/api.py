@@ -17,7 +17,7 @@ themselves. So a step of any size leads to numbers that can be trained with.
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.first_order import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import required
-from purerl.train import Bound, bind, check_may_move
+from purerl.train import bind, check_may_move
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
 
 Values = dict[str, Array]
@@ -64,32 +64,6 @@ class MetaGradient(NamedTuple):
     metrics: Metrics
 
 
-class _OuterObjective(NamedTuple):
-    """The outer loss of a state, with the reference's numbers."""
-
-    outer: Outer
-    bound: Bound
-    reference: Overrides
-    loss: OuterLoss
-
-    def build(self, state: PyTree, overrides: Overrides) -> Any:
-        """Return networks, environments and config, with the numbers of the moment."""
-        config = self.bound.at({**overrides, **self.reference})
-        if schedules.is_moving(config):
-            share = state.update / self.bound.plan.num_updates
-            config = schedules.at(schedules.without_flags(config), share)
-        env = self.bound.env
-        return self.outer.make_agent(with_params(config, env), env)
-
-    def collect(self, parts: Any, state: PyTree) -> Any:
-        """Return the rollout that the agent would collect next, a constant."""
-        return jax.lax.stop_gradient(collect_next(parts, state))
-
-    def __call__(self, state: PyTree, overrides: Overrides) -> Array:
-        parts = self.build(state, overrides)
-        return self.loss(parts, state, self.collect(parts, state))
-
-
 class MetaGradientFunction:
     """A pure function `(state, values=None, overrides=None) -> MetaGradient`.
 
@@ -102,16 +76,41 @@ class MetaGradientFunction:
 
     def __init__(
         self,
-        bound: Bound,
-        genome: Genome,
-        judge: _OuterObjective,
+        config: TrainConfig,
+        names: Names,
         unroll: int,
-        checkpoint: bool,
-        word: str,
+        objective: str | OuterLoss | None,
+        reference: Overrides | None,
+        checkpoint: bool = True,
+        word: str = "wrt",
     ) -> None:
-        self._bound, self._genome, self._judge = bound, genome, judge
-        self._checkpoint, self._word = checkpoint, word
-        self.unroll = unroll
+        self.unroll = required("unroll", unroll)
+        self._bound, self._checkpoint, self._word = bind(config), checkpoint, word
+        outer, loss = entry_of(config).outer, objective
+        if outer is None:
+            known = [n for n, entry in ALGORITHMS.items() if entry.outer is not None]
+            raise ConfigError(
+                "meta_gradient needs an algorithm whose updates learn from their own "
+                f"rollout alone ({', '.join(known)}), got {name_of(config)}; "
+                "purerl.evolve takes its numbers."
+            )
+        bound = self._bound
+        self._genome = Genome(bound.asked, bound.env, names, word)
+        check_may_move(bound, self._genome.values, f"and {word} is about updates")
+        if objective is None:
+            loss = next(iter(outer.losses.values()))
+        elif isinstance(objective, str) and objective in outer.losses:
+            loss = outer.losses[objective]
+        elif not callable(objective):
+            raise ConfigError(
+                f"objective must be one of {', '.join(outer.losses)}, or a function "
+                f"(parts, state, rollout) -> scalar, got {objective!r}."
+            )
+        for field in self._genome.values:
+            check_acts(bound.config, field, outer, word)
+        bound.at(reference)  # Refuses what cannot be overridden.
+        self._outer, self._objective = outer, cast("OuterLoss", loss)
+        self._reference = dict(reference or {})
 
     @in_32_bits
     def start(self) -> Values:
@@ -185,9 +184,21 @@ class MetaGradientFunction:
         Args:
             state: The state of one agent, or its shapes.
         """
-        judge = self._judge
-        rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s, {}), s), state)
+        _, rollout = jax.eval_shape(lambda s: self._next(s, {})[1:], state)
         return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, rollout)))
+
+    def _next(self, state: PyTree, overrides: Overrides) -> tuple[Any, PyTree, Any]:
+        """The reference's parts, the state, and its next rollout, which is a constant.
+
+        The parts are networks, environments and config, with the numbers of the moment.
+        """
+        bound = self._bound
+        config = bound.at({**overrides, **self._reference})
+        if schedules.is_moving(config):
+            share = state.update / bound.plan.num_updates
+            config = schedules.at(schedules.without_flags(config), share)
+        parts = self._outer.make_agent(with_params(config, bound.env), bound.env)
+        return parts, state, jax.lax.stop_gradient(collect_next(parts, state))
 
     @in_32_bits
     def __call__(
@@ -236,7 +247,7 @@ class MetaGradientFunction:
         state, metrics = jax.lax.scan(
             lambda state, _: step(state), state, length=self.unroll
         )
-        return self._judge(state, overrides), (state, metrics)
+        return self._objective(*self._next(state, overrides)), (state, metrics)
 
 
 @in_32_bits
@@ -282,48 +293,7 @@ def meta_gradient(
         ConfigError: the algorithm learns from data of older updates, or the derivative
             would be zero whatever the data, or a name is unknown; before any tracing.
     """
-    return make_meta_gradient(
-        config, wrt, "wrt", unroll, objective, reference, checkpoint
-    )
-
-
-def make_meta_gradient(
-    config: TrainConfig,
-    names: Names,
-    word: str,
-    unroll: int,
-    objective: str | OuterLoss | None,
-    reference: Overrides | None,
-    checkpoint: bool = True,
-) -> MetaGradientFunction:
-    """Make a `meta_gradient` for a function whose argument `wrt` is called `word`."""
-    unroll = required("unroll", unroll)
-    bound = bind(config)
-    outer = entry_of(config).outer
-    if outer is None:
-        known = [name for name, entry in ALGORITHMS.items() if entry.outer is not None]
-        raise ConfigError(
-            "meta_gradient needs an algorithm whose updates learn from their own "
-            f"rollout alone ({', '.join(known)}), got {name_of(config)}; "
-            "purerl.evolve takes its numbers."
-        )
-    genome = Genome(bound.asked, bound.env, names, word)
-    check_may_move(bound, genome.values, f"and {word} is about updates")
-    loss: Any = objective
-    if objective is None:
-        loss = next(iter(outer.losses.values()))
-    elif isinstance(objective, str) and objective in outer.losses:
-        loss = outer.losses[objective]
-    elif not callable(objective):
-        raise ConfigError(
-            f"objective must be one of {', '.join(outer.losses)}, or a function "
-            f"(parts, state, rollout) -> scalar, got {objective!r}."
-        )
-    for field in genome.values:
-        check_acts(bound.config, field, outer, word)
-    bound.at(reference)  # Refuses what cannot be overridden.
-    judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
-    return MetaGradientFunction(bound, genome, judge, unroll, checkpoint, word)
+    return MetaGradientFunction(config, wrt, unroll, objective, reference, checkpoint)
 
 
 def check_acts(config: TrainConfig, field: str, outer: Outer, word: str) -> None:

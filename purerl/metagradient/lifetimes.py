@@ -24,7 +24,7 @@ from purerl.meta.genome import Names
 from purerl.metagradient import api
 from purerl.precision import in_32_bits
 from purerl.scale.devices import required
-from purerl.train import Bound, bind, check_key
+from purerl.train import bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 
@@ -109,11 +109,14 @@ class MetaTraining(NamedTuple):
             begin again; `episode_return`, the mean over the episodes that ended in
             these updates, NaN where none did, and `episodes`, their number.
         """
-        found = self._learn(state)
-        mean, metrics = _mean_of(found)
+        tasks = self._of(state.task)
+        learn = jax.vmap(self.meta, in_axes=(0, None, 0))
+        found = learn(state.agents, state.values, tasks)
+        is_finite = _are_finite(found)
+        mean, metrics = _mean_of(found, is_finite)
         steps, opt_state = self.optim.update(mean, state.opt_state, state.values)
         new: Any = optax.apply_updates(state.values, steps)
-        left = jnp.where(_are_finite(found), state.left - self.meta.unroll, 0)
+        left = jnp.where(is_finite, state.left - self.meta.unroll, 0)
         state = state._replace(
             values=new,
             opt_state=opt_state,
@@ -132,12 +135,6 @@ class MetaTraining(NamedTuple):
             state: From `init` or `step`.
         """
         return self.meta.overrides(state.values)
-
-    def _learn(self, state: MetaTrainState) -> api.MetaGradient:
-        tasks = self._of(state.task)
-        return jax.vmap(self.meta, in_axes=(0, None, 0))(
-            state.agents, state.values, tasks
-        )
 
     def _of(self, task: Array) -> Overrides:
         return jax.tree.map(lambda x: x[task], self.tasks)
@@ -228,20 +225,23 @@ def meta_train(
         )
     check_mapping("tasks", tasks, '{"env_params.length": [0.5, 1.0]}')
     rows = _as_rows(tasks or {})
-    first = jax.tree.map(lambda x: x[0], rows)
-    meta.algorithm(meta.start(), first)  # Refuses what cannot be overridden.
-    _check_numbers(bound, rows)
+    meta.algorithm(meta.start(), jax.tree.map(lambda x: x[0], rows))  # May refuse them.
+    if all(map(is_concrete, jax.tree.leaves(rows))):  # Traced ones are taken.
+        plain = jax.tree.map(np.asarray, rows)
+        for number in range(_rows(rows)):
+            try:
+                bound.at(jax.tree.map(lambda x, n=number: x[n], plain))
+            except ConfigError as error:
+                raise ConfigError(f"tasks: row {number}: {error}") from None
     optim = optax.adam(meta_learning_rate)
     return MetaTraining(meta, agents, num_updates, optim, rows)
 
 
 def _as_rows(tasks: Mapping[str, Any]) -> Overrides:
     """The tasks as arrays, which all have as many rows."""
-
-    def is_list(value: Any) -> bool:
-        return isinstance(value, list)
-
-    arrays = jax.tree.map(jnp.asarray, dict(tasks), is_leaf=is_list)
+    arrays = jax.tree.map(
+        jnp.asarray, dict(tasks), is_leaf=lambda value: isinstance(value, list)
+    )
     rows = {jnp.shape(x)[:1] for x in jax.tree.leaves(arrays)}
     if len(rows) > 1 or rows & {(), (0,)}:
         raise ConfigError(
@@ -249,22 +249,6 @@ def _as_rows(tasks: Mapping[str, Any]) -> Overrides:
             f"task, got {jax.tree.map(jnp.shape, arrays)}."
         )
     return arrays
-
-
-def _check_numbers(bound: Bound, tasks: Overrides) -> None:
-    """Refuse tasks with numbers that cannot be trained with; traced ones are taken.
-
-    Raises:
-        ConfigError: naming the row, the field and the value.
-    """
-    if not all(map(is_concrete, jax.tree.leaves(tasks))):
-        return
-    rows = jax.tree.map(np.asarray, tasks)
-    for number in range(_rows(tasks)):
-        try:
-            bound.at(jax.tree.map(lambda x, n=number: x[n], rows))
-        except ConfigError as error:
-            raise ConfigError(f"tasks: row {number}: {error}") from None
 
 
 def _rows(tasks: Mapping[str, Any]) -> int:
@@ -279,9 +263,8 @@ def _are_finite(found: api.MetaGradient) -> Array:
     return jnp.stack(finite).all(0)
 
 
-def _mean_of(found: api.MetaGradient) -> tuple[api.Values, Metrics]:
+def _mean_of(found: api.MetaGradient, finite: Array) -> tuple[api.Values, Metrics]:
     """The mean meta-gradient, and metrics, over the agents with finite ones."""
-    finite = _are_finite(found)
     number = jnp.maximum(finite.sum(), 1)
 
     def mean(x: Array) -> Array:

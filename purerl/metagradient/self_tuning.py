@@ -49,15 +49,6 @@ class SelfTuned(NamedTuple):
     course: dict[str, Any]
 
 
-class _Tuning(NamedTuple):
-    """The parts of self-tuning, bound once: run, meta-gradient, interval, optimiser."""
-
-    bound: Bound
-    meta: api.MetaGradientFunction
-    every: int
-    optim: optax.GradientTransformation
-
-
 @in_32_bits
 def self_tune(
     config: TrainConfig,
@@ -97,7 +88,9 @@ def self_tune(
         ConfigError: see `meta_gradient`; or `every` is less than `unroll` or more than
             the updates of the run.
     """
-    meta = api.make_meta_gradient(config, tune, "tune", unroll, objective, reference)
+    meta = api.MetaGradientFunction(
+        config, tune, unroll, objective, reference, word="tune"
+    )
     bound, every = bind(config), as_count("every", every) or unroll
     num_updates = bound.plan.num_updates
     if not unroll <= every <= num_updates:
@@ -106,104 +99,88 @@ def self_tune(
             f"run ({num_updates}), got {every}."
         )
     api.check_step_size(meta_learning_rate)
-    tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
+    optim = optax.adam(meta_learning_rate)
 
     @in_32_bits
     def train(key: Array, overrides: Overrides | None = None) -> SelfTuned:
         check_key(key)
-        return _train(tuning, key, dict(overrides or {}))
+        return _train(bound, meta, every, optim, key, dict(overrides or {}))
 
     return train
 
 
-def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:
-    bound, meta, every, optim = tuning
+def _train(
+    bound: Bound,
+    meta: api.MetaGradientFunction,
+    every: int,
+    optim: optax.GradientTransformation,
+    key: Array,
+    fixed: Overrides,
+) -> SelfTuned:
     asked = bound.at(fixed)
     check_time_limit(bound, asked)
     check_environment_stays(asked)
-    num_updates = bound.plan.num_updates
-    rounds, left = divmod(num_updates, every)
+
+    def moving(values: api.Values, first: Array, length: int) -> Metrics:
+        """The numbers that move by themselves, in some updates from `first` on."""
+        config = bound.at({**fixed, **meta.overrides(values)})
+        return bound.moving(config, first + jnp.arange(length))
+
+    def updated(
+        values: api.Values, state: PyTree, length: int
+    ) -> tuple[PyTree, Metrics]:
+        """Some updates that no derivative goes through; none have no metrics."""
+        if length == 0:
+            return state, {}
+        step = meta.algorithm(values, fixed).step
+        return jax.lax.scan(lambda state, _: step(state), state, length=length)
+
+    def take_round(carry: tuple, _: None) -> tuple[tuple, tuple[Metrics, PyTree]]:
+        """The updates from one step of the numbers to the next."""
+        state, values, opt_state = carry
+        metrics = moving(values, state.update, every)
+        state, before = updated(values, state, every - meta.unroll)
+        found = meta(state, values, fixed)
+        norm = optax.tree.norm(found.gradient)
+        steps, moved = optim.update(found.gradient, opt_state, values)
+        is_finite = jnp.isfinite(norm)
+        new = jax.tree.map(
+            lambda new, old: jnp.where(is_finite, new, old),
+            (optax.apply_updates(values, steps), moved),
+            (values, opt_state),
+        )
+        row = {
+            "update": state.update,
+            "objective": found.value,
+            "gradient_norm": norm,
+            **meta.overrides(values),
+        }
+        return (found.state, *new), (metrics | _joined(before, found.metrics), row)
+
     values = meta.start()
     state = meta.algorithm(values, fixed).init(key)
     carry = (state, values, optim.init(values))
-
-    def take_round(carry: tuple, _: None) -> tuple[tuple, tuple[Metrics, PyTree]]:
-        return _take_round(tuning, fixed, carry)
-
+    rounds, left = divmod(bound.plan.num_updates, every)
     (state, values, _), (metrics, course) = jax.lax.scan(
         take_round, carry, length=rounds
     )
     metrics = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
     first = state.update
-    state, rest = _update(meta, values, fixed, state, left)
+    state, rest = updated(values, state, left)
     if left:
-        rest |= _moving(tuning, fixed, values, first, left)
-    metrics = _joined(metrics, rest)
+        metrics = _joined(metrics, rest | moving(values, first, left))
     tuned, evaluation = meta.overrides(values), {}
     if bound.plan.evaluate_after:
-        evaluation = _evaluate(bound, {**fixed, **tuned}, state)
+        config = bound.at({**fixed, **tuned})
+        recurrence = recurrence_of(bound.algorithm(config))
+        env_params = bind_params(bound.env, config.env_params)
+        played = evaluate_agent(bound, config, env_params, recurrence, state)
+        evaluation = jax.tree.map(lambda x: x[None], played)
     return SelfTuned(state, held(metrics), evaluation, tuned, course)
 
 
-def _take_round(
-    tuning: _Tuning, fixed: Overrides, carry: tuple[PyTree, api.Values, PyTree]
-) -> tuple[tuple, tuple[Metrics, dict[str, Any]]]:
-    """The updates from one step of the numbers to the next."""
-    _, meta, every, optim = tuning
-    state, values, opt_state = carry
-    moving = _moving(tuning, fixed, values, state.update, every)
-    state, before = _update(meta, values, fixed, state, every - meta.unroll)
-    found = meta(state, values, fixed)
-    norm = optax.tree.norm(found.gradient)
-    steps, moved = optim.update(found.gradient, opt_state, values)
-    is_finite = jnp.isfinite(norm)
-    values, opt_state = jax.tree.map(
-        lambda new, old: jnp.where(is_finite, new, old),
-        (optax.apply_updates(values, steps), moved),
-        (values, opt_state),
-    )
-    metrics = _joined(before, found.metrics)
-    row = {
-        "update": state.update,
-        "objective": found.value,
-        "gradient_norm": norm,
-        **meta.overrides(carry[1]),
-    }
-    return (found.state, values, opt_state), (moving | metrics, row)
-
-
-def _moving(
-    tuning: _Tuning, fixed: Overrides, values: api.Values, first: Array, length: int
-) -> Metrics:
-    """The numbers that move by themselves, in some updates from `first` on."""
-    config = tuning.bound.at({**fixed, **tuning.meta.overrides(values)})
-    return tuning.bound.moving(config, first + jnp.arange(length))
-
-
-def _update(
-    meta: api.MetaGradientFunction,
-    values: api.Values,
-    fixed: Overrides,
-    state: PyTree,
-    length: int,
-) -> tuple[PyTree, Metrics]:
-    """Some updates that no derivative goes through; of none there are no metrics."""
-    if length == 0:
-        return state, {}
-    step = meta.algorithm(values, fixed).step
-    return jax.lax.scan(lambda state, _: step(state), state, length=length)
-
-
 def _joined(first: Metrics, second: Metrics) -> Metrics:
-    """Metrics of updates one after the other, either of which may be none."""
-    if not first or not second:
-        return first or second
+    """Metrics of updates one after the other, of which the first may be none."""
+    if not first:
+        return second
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), first, second)
-
-
-def _evaluate(bound: Bound, overrides: Overrides, state: PyTree) -> Metrics:
-    config = bound.at(overrides)
-    recurrence = recurrence_of(bound.algorithm(config))
-    env_params = bind_params(bound.env, config.env_params)
-    played = evaluate_agent(bound, config, env_params, recurrence, state)
-    return jax.tree.map(lambda x: x[None], played)

@@ -368,7 +368,7 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
     Raises:
         ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
     """
-    space, seeds = common.read(asked, asked.num_points or 1)
+    space, seeds = common.read(asked, asked.fitness, asked.num_points or 1)
     updates = space.bound.plan.num_updates
     rung = asked.min_updates or max(1, updates // asked.eta**DEFAULT_RUNGS)
     reason = "every rung is the end of a segment"

@@ -354,7 +354,7 @@ def make_search(asked: PBTOptions) -> PBTSearch:
         config = with_values_of({"config": fixed}, config)
         # There are more rounds, not longer ones.
         ready = ready or stored["options"]["ready_updates"]
-    space, seeds = common.read(asked, asked.population, config)
+    space, seeds = common.read(asked, asked.fitness, asked.population, config)
     values = first_values(space.group)
     check_may_move(space.bound, values, "and a population changes its numbers")
     updates = space.bound.plan.num_updates

@@ -22,7 +22,6 @@ from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, seeds_option
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
@@ -97,10 +96,10 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
     is_played = False  # An evaluation always has a return: none is a bad sign.
     if outcome.score is not None:
         score = outcome.score
-    elif kind == kinds.EVALUATION and outcome.fresh is None:
-        score = np.full(len(outcome.diverged), np.nan)  # Nobody was judged.
+    elif kind == kinds.EVALUATION and (fresh := outcome.fresh) is not None:
+        score, is_played = fresh.episode_return.astype(np.float64), True
     elif kind == kinds.EVALUATION:
-        score, is_played = outcome.fresh.episode_return.astype(np.float64), True
+        score = np.full(len(outcome.diverged), np.nan)  # Nobody was judged.
     elif "episode_return" in outcome.evaluation:
         returns, is_played = outcome.evaluation["episode_return"][:, -1], True
         score = returns.mean(-1, dtype=np.float64)
@@ -210,7 +209,6 @@ class PopulationSearch(abc.ABC):
                 number: f"seed={seed}-member={number % self.size}"
                 for number, seed in enumerate(self.search_of)
             },
-            remarks=tuple(notes(bound, self.space.corners())),
         )
 
     @abc.abstractmethod
@@ -298,12 +296,13 @@ class PopulationSearch(abc.ABC):
 
 
 def read(
-    asked: SearchOptions, size: int, config: TrainConfig | None = None
+    asked: SearchOptions, fitness: str, size: int, config: TrainConfig | None = None
 ) -> tuple[Space, tuple[int, ...]]:
     """Return the space of a search and the seeds of its searches, checked.
 
     Args:
-        asked: The options, with `fitness`.
+        asked: The options.
+        fitness: The kind of fitness, or the import path of a function.
         size: Members of a search at the least, whose states are all held.
         config: The config, where it is not that of the options.
 
@@ -313,7 +312,7 @@ def read(
     """
     space = Space(config or asked.config, asked.axes)
     check_axes([space.group], space.axes)
-    kinds.check_own(asked.fitness, space.bound)
+    kinds.check_own(fitness, space.bound)
     agents = size * num_seeds(asked.searches)
     require_listing(agents, space.config.total_timesteps)
     return space, check_seeds(asked.searches, "searches")

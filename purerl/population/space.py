@@ -131,11 +131,6 @@ class Space(FieldAxes):
         except ConfigError as error:
             raise ConfigError(f"at {in_a_line(values)}: {error}") from None
 
-    def corners(self) -> list[Overrides]:
-        """Return overrides of two members: every axis's first end, and its last."""
-        points = [{n: ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
-        return [split(self.config, point)[1] for point in points]
-
     def overrides(self, hyper: Hyper) -> Overrides:
         """Return what a program takes, leaves `[N, ...]` from arrays `[N]`."""
         overrides = {}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
-from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
+from purerl.execution.cohort import Cohort, make_cohort, train_until
 from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
 from purerl.execution.format import format_count, quoted, with_noun
@@ -20,6 +19,7 @@ from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.report import plots
 from purerl.report.shown import Shown, View
+from purerl.runner.manifest import notes
 from purerl.runner.options import Saved, option, tool
 from purerl.runner.session import Session
 from purerl.runner.trackers.group import begin_anew
@@ -27,102 +27,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
 from purerl.search import protocol
-from purerl.train import Bound
 from purerl.types import PyTree
-
-
-class Executor:
-    """Carries out the requests of one search.
-
-    Args:
-        bound: Config, environment and plan of all members.
-        lanes: Width of a block, W.
-        length: Updates of one compiled call, K.
-    """
-
-    def __init__(self, bound: Bound, lanes: int, length: int) -> None:
-        self.bound, self.lanes, self.length = bound, lanes, length
-        # Members that begin anew are trained by the program that there is.
-        self._programs = current_cache()
-        self._cohort: Cohort | None = None
-        self._before: protocol.Request | None = None
-        self._compile_seconds = 0.0
-
-    @property
-    def compile_seconds(self) -> float:
-        """Seconds spent compiling so far."""
-        seconds = self._cohort.compile_seconds if self._cohort else 0.0
-        return self._compile_seconds + seconds
-
-    def run(
-        self,
-        request: protocol.Request,
-        last: protocol.Outcome | None = None,
-        on_segment: OnSegment = lambda *_: None,
-    ) -> protocol.Outcome:
-        """Train the members of a request, then evaluate them.
-
-        Raises:
-            ConfigError: the request cannot be carried out as it stands, or the members
-                do not fit the memory.
-        """
-        protocol.check_request(request, self._before, self.bound.plan, self.length)
-        cohort = self._prepared(request)
-        self._before = request
-        held = {}
-        if last is not None and request.parents is not None:
-            known = [name for name in HELD if name in last.train]
-            held = {name: last.train[name][request.parents, -1] for name in known}
-        curves = Curves(self.bound.plan, cohort.size, held)
-        train_until(cohort, request.until, curves, on_segment)
-        keys = request.evaluation_keys
-        return protocol.Outcome(
-            train=curves.train,
-            evaluation=curves.evaluation,
-            diverged_at=curves.diverged_at,
-            keys=cohort.key_data(),
-            fresh=None if keys is None else cohort.evaluate(keys),
-        )
-
-    def compile(self, request: protocol.Request) -> None:
-        """Compile what a request needs, before it is carried out."""
-        protocol.check_request(request, self._before, self.bound.plan, self.length)
-        if self._cohort is None:
-            self._cohort = self._fresh(request)
-
-    def restore(self, request: protocol.Request, states: PyTree) -> None:
-        """Be as after a request was carried out."""
-        self._cohort = self._fresh(request)
-        self._cohort.restore(states, request.until)
-        self._before = request
-
-    def states(self) -> PyTree:
-        """States of the members of the last request, on the host."""
-        assert self._cohort is not None, "nothing has been trained yet"
-        return self._cohort.gather()
-
-    def _fresh(self, request: protocol.Request) -> Cohort:
-        if self._cohort is not None:
-            self._compile_seconds += self._cohort.compile_seconds
-            self._cohort = None  # Its memory is needed for the next one.
-        sizes = self.lanes, self.length
-        return make_cohort(self.bound, request.members, *sizes, cache=self._programs)
-
-    def _prepared(self, request: protocol.Request) -> Cohort:
-        """The cohort with the members of a request, as they begin."""
-        cohort, parents = self._cohort, request.parents
-        if parents is None:
-            if cohort is None or cohort.update > 0:
-                cohort = self._cohort = self._fresh(request)
-            cohort.init()
-            return cohort
-        assert cohort is not None, "the first request has no parents"
-        if request.is_copy is not None:
-            cohort.copy(parents, request.members.keys, request.is_copy)
-        elif len(parents) < cohort.size:
-            cohort.keep(parents)
-        cohort.set_overrides(request.members.overrides)
-        return cohort
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -218,7 +123,11 @@ class _SearchLoop:
         self.length = asked.segment_updates or self.search.segment_updates
         self.lanes = asked.lanes or own_lanes(self.search, self.length)
         self.steps: list[protocol.Step] = []
-        self.states: PyTree | None = None
+        self.states: PyTree | None = None  # Those that a folder had.
+        # Members that begin anew are trained by the program that there is.
+        self.programs = current_cache()
+        self.cohort: Cohort | None = None
+        self.compile_seconds = 0.0
 
     def run(self) -> Finished:
         search, session = self.search, self.session
@@ -263,33 +172,43 @@ class _SearchLoop:
         state = self.steps[-1].after if self.steps else self.search.init()
         return self.search.ask(state)
 
+    def _check(self, request: protocol.Request) -> None:
+        before = self.steps[-1].request if self.steps else None
+        protocol.check_request(request, before, self.search.bound.plan, self.length)
+
     def _train(self, request: protocol.Request) -> Finished:
         """Carry out requests until the search has ended or somebody stops it."""
-        session, reporter = self.session, self.session.reporter
-        for line in (self._banner(request), *self.search.remarks):
-            reporter.info(line)
-        executor = Executor(self.search.bound, self.lanes, self.length)
+        self._check(request)
+        session, bound = self.session, self.search.bound
+        members, left = request.members, sum(self.search.steps[self.first :])
+        ends = [jax.tree.map(lambda x, i=i: x[i], members.overrides) for i in (0, -1)]
+        banner = (
+            f"{self.search.kind}: {with_noun(members.size, 'member')}, "
+            f"{bound.env.name}, {format_count(left)} steps to train, "
+            f"{with_noun(bound.plan.num_updates, 'update')} to the end, on "
+            f"{jax.local_devices()[0].device_kind} ({with_noun(self.lanes, 'lane')})"
+        )
+        for line in (banner, *notes(bound, ends)):
+            session.reporter.info(line)
         next_request: protocol.Request | None = request
         with session.interrupt:
+            last = self.steps[-1].request if self.steps else request
+            self.cohort = self._fresh(last)
             if self.steps:
-                executor.restore(self.steps[-1].request, self.states)
+                self.cohort.restore(self.states, last.until)
                 self.states = None  # Their memory is needed.
-            else:
-                executor.compile(request)
-            reporter.info(f"compiled in {executor.compile_seconds:.1f} s")
+            session.reporter.info(f"compiled in {self.compile_seconds:.1f} s")
             began = time.perf_counter()
-            with reporter:
+            with session.reporter:
                 while next_request is not None and not session.is_stopped:
-                    self._step(executor, next_request)
+                    self._step(next_request)
                     next_request = self._ask()
                     is_last = session.is_stopped or next_request is None
-                    session.save(
-                        len(self.steps), partial(self._save, executor), is_last
-                    )
+                    session.save(len(self.steps), self._save, is_last)
             seconds = time.perf_counter() - began
         is_finished = next_request is None
         if not is_finished:
-            reporter.notify(
+            session.reporter.notify(
                 f"stopped; what was done is in {self.out}. The same search with "
                 f"--out {quoted(self.out)} (out=) goes on."
                 if self.out
@@ -297,15 +216,17 @@ class _SearchLoop:
             )
         numbers = {
             "trained_requests": len(self.steps) - self.first,
-            "compile_seconds": round(executor.compile_seconds, 2),
+            "compile_seconds": round(self.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "lanes": self.lanes,
             "segment_updates": self.length,
         }
-        return Finished(self.steps, executor.states() if is_finished else None, numbers)
+        states = self.cohort.gather() if is_finished else None
+        return Finished(self.steps, states, numbers)
 
-    def _step(self, executor: Executor, request: protocol.Request) -> None:
+    def _step(self, request: protocol.Request) -> None:
         """Train what is asked for, tell the search, keep the step."""
+        self._check(request)
         search, number = self.search, len(self.steps)
         done = sum(search.steps[:number])
 
@@ -315,8 +236,22 @@ class _SearchLoop:
             self.session.reporter.update(done, mean_return)
 
         before = self.steps[-1].after if self.steps else search.init()
-        last = self.steps[-1].outcome if self.steps else None
-        outcome = executor.run(request, last, on_segment)
+        cohort, held = self._prepared(request), {}
+        if self.steps and request.parents is not None:
+            last = self.steps[-1].outcome.train
+            known = [name for name in HELD if name in last]
+            held = {name: last[name][request.parents, -1] for name in known}
+        curves = Curves(search.bound.plan, cohort.size, held)
+        train_until(cohort, request.until, curves, on_segment)
+        keys, compiled = request.evaluation_keys, cohort.compile_seconds
+        outcome = protocol.Outcome(
+            train=curves.train,
+            evaluation=curves.evaluation,
+            diverged_at=curves.diverged_at,
+            keys=cohort.key_data(),
+            fresh=None if keys is None else cohort.evaluate(keys),
+        )
+        self.compile_seconds += cohort.compile_seconds - compiled
         if search.score is not None:
             outcome = outcome._replace(score=search.score(outcome))
         after = search.tell(before, request, outcome)
@@ -326,19 +261,32 @@ class _SearchLoop:
         self.steps.append(step)
         store.tell(self.session.trackers, search, self.steps)
 
-    def _save(self, executor: Executor) -> None:
-        assert self.out is not None
-        store.save_states(self.out, len(self.steps), executor.states())
+    def _fresh(self, request: protocol.Request) -> Cohort:
+        self.cohort = None  # Its memory is needed for the next one.
+        members, sizes = request.members, (self.lanes, self.length)
+        cohort = make_cohort(self.search.bound, members, *sizes, cache=self.programs)
+        self.compile_seconds += cohort.compile_seconds
+        return cohort
 
-    def _banner(self, request: protocol.Request) -> str:
-        device, bound = jax.local_devices()[0], self.search.bound
-        left = self.search.steps[self.first :]
-        return (
-            f"{self.search.kind}: {with_noun(request.members.size, 'member')}, "
-            f"{bound.env.name}, {format_count(sum(left))} steps to train, "
-            f"{with_noun(bound.plan.num_updates, 'update')} to the end, on "
-            f"{device.device_kind} ({with_noun(self.lanes, 'lane')})"
-        )
+    def _prepared(self, request: protocol.Request) -> Cohort:
+        """The cohort with the members of a request, as they begin."""
+        assert self.cohort is not None
+        parents = request.parents
+        if parents is None:
+            if self.cohort.update > 0:
+                self.cohort = self._fresh(request)
+            self.cohort.init()
+            return self.cohort
+        if request.is_copy is not None:
+            self.cohort.copy(parents, request.members.keys, request.is_copy)
+        elif len(parents) < self.cohort.size:
+            self.cohort.keep(parents)
+        self.cohort.set_overrides(request.members.overrides)
+        return self.cohort
+
+    def _save(self) -> None:
+        assert self.out is not None and self.cohort is not None
+        store.save_states(self.out, len(self.steps), self.cohort.gather())
 
 
 @in_32_bits

@@ -128,7 +128,6 @@ class Search(NamedTuple):
             it is read without what made them.
         rows: Gives the rows of a step for trackers, at most one per member.
         names: Names of the members by number, as trackers show them.
-        remarks: Sentences that a person should read before training begins.
     """
 
     kind: str
@@ -143,7 +142,6 @@ class Search(NamedTuple):
     score: Callable[[Outcome], np.ndarray] | None = None
     rows: Callable[[Step], list[Row]] = lambda step: []
     names: Mapping[int, str] = MappingProxyType({})
-    remarks: tuple[str, ...] = ()
 
 
 # What the folder of a search cannot be called: these are no searches.

@@ -68,7 +68,6 @@ class Choice(NamedTuple):
         return self.values[int(rng.integers(len(self.values)))]
 
 
-# What a search can move along; a sweep draws from whatever has `draw(rng)`.
 Axis = Uniform | LogUniform | Choice
 
 
@@ -130,17 +129,12 @@ def read_axis(name: str, axis: Any) -> Axis:
     """Return an axis that a search can move along; a list is a choice.
 
     Raises:
-        ConfigError: another distribution, or see `read_values`.
+        ConfigError: see `read_values`.
     """
     if isinstance(axis, Uniform | LogUniform):
         return axis
     if isinstance(axis, Choice):
         return Choice(tuple(read_values(name, axis.values, may_repeat=True)))
-    if hasattr(axis, "draw"):
-        raise ConfigError(
-            f"the axis {name!r} must have ends or values, got {type(axis).__name__}: "
-            "use purerl.uniform, purerl.loguniform, purerl.choice or a list."
-        )
     return Choice(tuple(read_values(name, axis)))
 
 
@@ -403,13 +397,7 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
     seed = as_seed("design_seed", seed)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")
-    known = Uniform | LogUniform | Choice
-    sources = {  # Others that draw are the user's own.
-        name: axis
-        if hasattr(axis, "draw") and not isinstance(axis, known)
-        else read_axis(name, axis)
-        for name, axis in axes.items()
-    }
+    sources = {name: read_axis(name, axis) for name, axis in axes.items()}
     points = [
         {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
         for i in range(num_points)

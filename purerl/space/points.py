@@ -69,8 +69,13 @@ def _read(field: dataclasses.Field, name: str, text: str) -> Any:
     return serialise.parse_part(text)
 
 
-def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
+def with_static(
+    config: TrainConfig, static: Mapping[str, Any], dynamic: Mapping[str, Any]
+) -> TrainConfig:
     """Return a config with static fields set; one dot reaches into a mapping.
+
+    Its environment is randomised if it is under the dynamic fields: whether numbers of
+    an environment are drawn is structure.
 
     Raises:
         ConfigError: a dot into a field that holds no mapping.
@@ -87,22 +92,10 @@ def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
                 )
             value = {**mapping, inner: value}
         config = config.replace(**{first: value})
-    return config
-
-
-def with_randomised(config: TrainConfig, dynamic: Mapping[str, Any]) -> TrainConfig:
-    """Return a config whose environment is randomised if it is under the overrides.
-
-    Whether numbers of an environment are drawn is structure: a program is made for
-    drawn or for given ones.
-    """
     named = {n: v for n, v in dynamic.items() if n.split(".")[0] == "env_params"}
-    if not named:
-        return config
-    params = apply_overrides(config, named).env_params
-    if is_random(params) == is_random(config.env_params):
-        return config
-    return config.replace(env_params=params)
+    params = apply_overrides(config, named).env_params if named else config.env_params
+    is_same = is_random(params) == is_random(config.env_params)
+    return config if is_same else config.replace(env_params=params)
 
 
 def resolve_point(
@@ -111,7 +104,7 @@ def resolve_point(
     """Return the config of a point's group, and the point's overrides of it."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
-    return with_randomised(with_static(base, static), dynamic), dynamic
+    return with_static(base, static, dynamic), dynamic
 
 
 def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
@@ -219,8 +212,10 @@ def value_at(config: TrainConfig, name: str) -> Any:
     if first == "env_params":
         value = bind_params(resolve_env(config), config.env_params)
     for part in rest:
-        is_mapping = isinstance(value, Mapping)
-        value = value.get(part) if is_mapping else getattr(value, part, None)
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        else:
+            value = getattr(value, part, None)
     return value
 
 

@@ -35,7 +35,10 @@ MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
 # What trackers have been told of what is in the folder.
 TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
-CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots", "trained")
+CONTENTS = (
+    *("checkpoints", "chunks", "metrics", "records", "snapshots", "trained"),
+    "trials.json",
+)
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 COMPARISON = "comparison"
 # Entries of a manifest.
@@ -87,7 +90,10 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     lead = f"{folder} holds {words_of(kind)}{why}."
     if kind not in KINDS:
         return f"{lead} This version does not know that kind; give another folder."
-    return f"{lead} Repeat the call that wrote it to go on with it."
+    return (
+        f"{lead} purerl.load({str(folder)!r}) reads it, and the call that wrote it "
+        "goes on with it; give another folder for anything else."
+    )
 
 
 # What wrote a folder.
@@ -319,7 +325,8 @@ def check_out(folder: Path | None, *wanted: str) -> None:
             why = f", not {' or '.join(map(words_of, wanted))}"
             raise ConfigError(f"out: {refusal(folder, kind, why)}")
         return
-    found = [f"{name}/" for name in CONTENTS if _has_results(folder / name)]
+    paths = [folder / name for name in CONTENTS if _has_results(folder / name)]
+    found = [f"{path.name}{'/' * path.is_dir()}" for path in paths]
     found += [CONFIG] if (folder / CONFIG).exists() else []
     if found:
         raise ConfigError(
@@ -328,9 +335,10 @@ def check_out(folder: Path | None, *wanted: str) -> None:
         )
 
 
-def _has_results(folder: Path) -> bool:
+def _has_results(path: Path) -> bool:
     # What begins with a dot was being written when its process was killed.
-    return any(p.is_file() and not p.name.startswith(".") for p in folder.rglob("*"))
+    inside = (path, *path.rglob("*"))
+    return any(p.is_file() and not p.name.startswith(".") for p in inside)
 
 
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:

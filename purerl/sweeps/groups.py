@@ -28,7 +28,7 @@ from purerl.config import (
     validate_field,
 )
 from purerl.randomisation import is_random
-from purerl.space.points import split, with_algorithm, with_randomised, with_static
+from purerl.space.points import split, with_algorithm, with_static
 from purerl.tracing import read_by
 from purerl.train import Bound, bind, check_may_move, check_time_limit, evaluate_agent
 from purerl.train.reads import (
@@ -99,6 +99,7 @@ def group_points(
     members: dict[str, list[tuple[int, Overrides]]] = {}
     known: dict[Any, dict[str, dataclasses.Field]] = {}
     alike: dict[Any, tuple[Group, Overrides]] = {}
+    valid: set[tuple[Any, str, float]] = set()
     for number, point in enumerate(points):
         try:
             # Among points that differ in numbers alone, only one is checked as a
@@ -116,8 +117,11 @@ def group_points(
                 group, values = alike[shape]
                 values = dict(values)
                 for name, field in numeric.items():
-                    validate_field(field, point[name])
-                    values[name] = np.float32(point[name])
+                    value = point[name]
+                    if (algorithm, name, value) not in valid:
+                        validate_field(field, value)
+                        valid.add((algorithm, name, value))
+                    values[name] = np.float32(value)
                 if checks_together(group.bound.asked):
                     group.bound.at(split(group.bound.asked, point)[1])
             else:
@@ -200,9 +204,8 @@ def _group(
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
     identity = [name_of(base), written(static), _structures(base, dynamic)]
-    start = with_static(base, static)
-    config = with_randomised(start, dynamic)
-    if config is not start:
+    config = with_static(base, static, dynamic)
+    if is_random(config.env_params) != is_random(base.env_params):
         # Its evaluations are planned for the time limit that the point has alone.
         identity.append(_time_limit(config))
     name = digest(identity)

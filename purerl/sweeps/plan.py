@@ -44,7 +44,7 @@ from purerl.scale import devices, hosts
 from purerl.space.axes import Design, axes_option, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps.groups import Group, check_axes, group_points, member_id
-from purerl.train import Bound, bind
+from purerl.train import bind
 
 
 @dataclass(frozen=True)
@@ -421,45 +421,6 @@ class LaneRate(NamedTuple):
     memory: float
 
 
-def measure_lanes(
-    bound: Bound,
-    members: Members,
-    length: int,
-    workers: Sequence[devices.Worker],
-    widths: Sequence[int],
-    limit: float,
-    least_seconds: float,
-) -> list[LaneRate]:
-    """Measure steps per second over widths, until memory ends or throughput falls.
-
-    Args:
-        bound: Config, environment and plan of the members.
-        members: Examples of the members, at least one; repeated to fill the lanes.
-        length: Updates per call, K.
-        workers: Workers, all of which are kept busy with a block each.
-        widths: Widths to try, ascending.
-        limit: Bytes per worker.
-        least_seconds: Seconds of measurement per width at the least.
-    """
-    rates: list[LaneRate] = []
-    for width in widths:
-        block = members.block(0, width)
-        program = current_cache().get(bound, block, length, workers)
-        memory = program.memory().block(width)
-        if memory > limit:
-            break
-        speed = rate(program, block, workers, least_seconds)
-        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
-        least = 0.7 * max(entry.steps_per_second for entry in rates)
-        if all(entry.steps_per_second < least for entry in rates[-2:]):
-            break  # Two widths far below the best one: it is past saturation.
-    if not rates:
-        raise ConfigError(
-            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
-        )
-    return rates
-
-
 @in_32_bits
 def find_lanes(
     config: TrainConfig,
@@ -469,6 +430,8 @@ def find_lanes(
     seconds: float = 2.0,
 ) -> list[LaneRate]:
     """Measure training throughput over lane widths, every worker busy.
+
+    It ends where the memory does, or the throughput falls.
 
     Args:
         config: The config to train; only what shapes the program matters.
@@ -484,14 +447,29 @@ def find_lanes(
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
     bound, workers = bind(config), devices.make_workers()
+    limit, length = worker_limit(memory_limit, workers), segment_length(bound)
     if widths is None:
         is_cpu = workers[0].device.platform == "cpu"
         most = MOST_CPU_LANES if is_cpu else devices.MOST_ACCELERATOR_LANES
         widths = [1 << power for power in range(most.bit_length())]
-    widths = [devices.required("widths", width) for width in widths]
-    limit, length = worker_limit(memory_limit, workers), segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    return measure_lanes(bound, members, length, workers, widths, limit, seconds)
+    rates: list[LaneRate] = []
+    for width in (devices.required("widths", width) for width in widths):
+        block = members.block(0, width)
+        program = current_cache().get(bound, block, length, workers)
+        memory = program.memory().block(width)
+        if memory > limit:
+            break
+        speed = rate(program, block, workers, seconds)
+        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
+        least = 0.7 * max(entry.steps_per_second for entry in rates)
+        if all(entry.steps_per_second < least for entry in rates[-2:]):
+            break  # Two widths far below the best one: it is past saturation.
+    if not rates:
+        raise ConfigError(
+            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
+        )
+    return rates
 
 
 def best_of(rates: Sequence[LaneRate]) -> int:

@@ -5,10 +5,11 @@ fresh seeds, because the winner of a search is partly lucky.
 """
 
 import dataclasses
+import importlib.util
 import itertools
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,20 +23,16 @@ from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
 from purerl.report.statistics.missing import lowest_of
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
-from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
-from purerl.runner.trackers import choose
-from purerl.runner.trackers.group import Group
+from purerl.runner.session import Session
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
 from purerl.space.axes import in_a_line, in_words
-from purerl.storage import folders
-from purerl.storage.files import locked
 from purerl.train import bind
 from purerl.tuning import result as results
-from purerl.tuning.batch import Batch, Pool, choose_lanes
+from purerl.tuning.batch import Batch, Pool, Score, choose_lanes
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 from purerl.tuning.space import Space
@@ -68,63 +65,52 @@ class StudyLoop:
     def __init__(self, space: Space, options: TuneOptions) -> None:
         self.space, self.options = space, options
         self.folder = options.folder
-        self.reporter = Reporter(1, enabled=options.progress)
+        self.session = Session(options, shared=True)  # Several processes may share it.
+        self.reporter = self.session.reporter
         self.began = time.perf_counter()
         self.trained = 0
-        self.group = Group(choose(options.trackers, self.folder))
 
     def run(self) -> TuneResult:
         """Carry out what is missing of the study, and tell trackers."""
         from purerl.tuning.study import quiet
 
-        # Several processes may share a study.
-        with locked(self.folder, shared=True), quiet():
-            with folders.undone_if_empty(self.folder):
-                study = self._open()
+        config, total = self.options.config, self.options.trials
+        with self.session as session, quiet():
+            study = self._open()
             self.pool = Pool(self.options)
-            self._begin_trackers(study)
-            with self.group:
-                result = self._carry_out(study)
-                status = "finished" if result.finished else "interrupted"
-                self.group.close(status, results.tracked_files(result))
-            return result
-
-    def _begin_trackers(self, study: "Study") -> None:
-        run = results.tracked(self.options.config, self.folder)
-        total = self.options.trials
-        self.group.begin(run, self.reporter.notify, total, is_fixed=False)
-        if not study.counts().running:  # Otherwise other workers tell of their trials.
-            results.tell(self.group, study.rows())
-
-    def _carry_out(self, study: "Study") -> TuneResult:
-        """Search, compare on fresh seeds, write the folder."""
-        with study.at_work(), Interrupt(lambda: self.group.stop) as interrupt:
-            self._search(study, interrupt)
-            is_done = study.counts().finished >= self.options.trials
-            if interrupt.asked and not is_done:
-                self.reporter.notify(
-                    "stopped; the same call with out= goes on with finished trials"
-                )
-            holdout = None
-            if is_done and self.options.holdout_seeds and not interrupt.asked:
-                holdout = self._hold_out(study)
-        return self._result(study, is_done, holdout)
+            run = partial(results.tracked, config, self.folder)
+            session.begin(run, total, is_fixed=False)
+            if not study.counts().running:  # Else other workers tell of their trials.
+                results.tell(session.trackers, study.rows())
+            with study.at_work(), session.interrupt:
+                self._search(study)
+                is_done = study.counts().finished >= total
+                if session.is_stopped and not is_done:
+                    self.reporter.notify(
+                        "stopped; the same call with out= goes on with finished trials"
+                    )
+                holdout = None
+                if is_done and self.options.holdout_seeds and not session.is_stopped:
+                    holdout = self._hold_out(study)
+                result = self._result(study, is_done, holdout)
+            session.close(result.finished, results.tracked_files(result))
+        return result
 
     def _open(self) -> "Study":
-        from purerl.tuning.study import open_study, sqlite_url
+        from purerl.tuning.study import check_database, open_study, sqlite_url
 
         options, folder = self.options, self.folder
         spec, url = results.spec(self.space, options), options.storage
         env, algorithm = spec["config"]["env"], spec["config"]["algorithm"]
         name = options.study or f"{serialise.env_name(env)}-{algorithm}"
-        seeds = len(check_seeds(options.seeds))
+        seeds = len(spec["seeds"])
         chosen = choose_lanes(options.batch * seeds, seeds, make_workers())
         lanes = options.lanes or chosen
         if folder is not None:
             stored = results.open_folder(folder, self.space, options, name, lanes)
             lanes = stored["lanes"]
             if url is None:
-                self._check_database(folder)
+                check_database(folder)
                 url = sqlite_url(folder / results.DATABASE)
         self.options = dataclasses.replace(options, lanes=lanes)
         options = dataclasses.replace(self.options, storage=url)
@@ -134,43 +120,30 @@ class StudyLoop:
         self._say_what_to_expect()
         return study
 
-    def _check_database(self, out: Path) -> None:
-        """Refuse a folder whose own database is gone or damaged."""
-        from purerl.tuning.study import reason_of_damage
-
-        path = out / results.DATABASE
-        if path.exists() and path.stat().st_size:
-            if why := reason_of_damage(path):
-                raise results.study_is_damaged(out, why)
-        else:
-            results.check_study(out, list)
-
     def _say_what_to_expect(self) -> None:
         bound = bind(self.options.config)
         for line in (evaluations(bound), *notes(bound)):
             self.reporter.info(f"of the config itself, {line}")
-        for line in [] if self.options.progress else dropped_evaluations([bound]):
-            say(line)
-        outside = self.space.outside()
-        if outside:
+        if not self.options.progress:
+            for line in dropped_evaluations([bound]):
+                say(line)
+        if outside := self.space.outside():
             self.reporter.info(
                 f"the config's own {', '.join(outside)} is not on its axis, so the "
                 "default is no trial; it is compared on fresh seeds in the end"
             )
 
-    def _search(self, study: "Study", interrupt: Interrupt) -> None:
+    def _search(self, study: "Study") -> None:
         """Train batches until the study has its trials."""
         waited = False
-        while not interrupt.asked:
-            rescued = study.rescue()
-            if rescued:
+        while not self.session.is_stopped:
+            if rescued := study.rescue():
                 self.reporter.info(f"{rescued} trials of a stopped worker wait again")
             if study.counts().finished >= self.options.trials:
                 return
-            trials = study.ask(self.options.batch)
-            if trials:
+            if trials := study.ask(self.options.batch):
                 waited = False
-                self._train(study, trials, interrupt)
+                self._train(study, trials)
                 continue
             if not waited:
                 running = study.counts().running
@@ -178,76 +151,58 @@ class StudyLoop:
             waited = True
             time.sleep(POLL_SECONDS)
 
-    def _train(self, study: "Study", trials: list[Any], interrupt: Interrupt) -> None:
+    def _train(self, study: "Study", trials: list[Any]) -> None:
         """Train a batch; what is not finished is given back, whatever happens."""
-        open_trials = dict(enumerate(trials))
+        going = dict(enumerate(trials))
         try:
             points = [self.space.point(trial.params) for trial in trials]
             batch = Batch(self.pool, points)
             for number, reason in batch.refused.items():
                 detail = {"state": "refused", "note": reason}
-                study.finish(open_trials.pop(number), None, detail)
-            with self._bar(batch) as bar:
+                study.finish(going.pop(number), None, detail)
+            about = self.reporter
+            steps = max(1, batch.planned_steps)
+            # On a terminal; elsewhere a line per batch is enough.
+            with Reporter(steps, 0, about.console, about.is_live, about.cell) as bar:
                 for report in range(1, self.options.reports + 1):
-                    if interrupt.asked or not open_trials:
+                    if self.session.is_stopped or not going:
                         break
                     batch.advance(report)
-                    scores = [batch.score(number).value for number in open_trials]
-                    bar.update(int(batch.steps.sum()), mean_of_known(np.array(scores)))
-                    self._report_scores(study, batch, open_trials)
+                    scores = {number: batch.score(number) for number in going}
+                    values = np.array([score.value for score in scores.values()])
+                    bar.update(batch.env_steps, mean_of_known(values))
+                    ended = self._report_scores(study, scores, going)
+                    batch.stop(ended)
         finally:
-            study.give_back(list(open_trials.values()))
+            study.give_back(list(going.values()))
         rows = study.rows()
         numbers = {trial.number for trial in trials}
-        results.tell(self.group, [row for row in rows if row.number in numbers])
+        results.tell(
+            self.session.trackers, [row for row in rows if row.number in numbers]
+        )
         self.reporter.info(batch_line(rows, self.options.trials))
         if self.folder is not None:
             results.write_trials(self.folder, rows)
 
-    def _bar(self, batch: Batch) -> Reporter:
-        """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
-        about = self.reporter
-        steps = max(1, batch.planned_steps)
-        return Reporter(steps, 0, about.console, about.is_live, about.cell)
-
     def _report_scores(
-        self, study: "Study", batch: Batch, open_trials: dict[int, Any]
-    ) -> None:
-        """Report scores, and finish trials that are done, pruned or diverged."""
-        reports, stopped = self.options.reports, []
-        for number, trial in list(open_trials.items()):
-            # In steps of the budget, which trials of several programs have in common.
-            reached = batch.reached(number)
-            step = round(reached * self.options.config.total_timesteps / reports)
-            is_done = reached == reports
-            score = batch.score(number)
-            is_new, state = batch.has_news(number), ""
-            if score.diverged:
-                state = "diverged"
-            elif is_done:
-                state = "complete" if score.value == score.value else "unknown"
-            if is_new and not score.diverged:
-                trained = batch.trained(number)
-                is_hopeless = study.report(trial, score.value, step, trained)
-                if is_hopeless and not is_done:
-                    state = "pruned"
-            if not state:
-                continue
-            detail = {
-                "state": state,
-                "seed_scores": [None if s != s else float(s) for s in score.seeds],
-                "env_steps": score.env_steps,
-                "metrics": batch.metrics(number),
-            }
-            study.finish(trial, score.value if state == "complete" else None, detail)
-            del open_trials[number]
-            stopped.append(number)
-            self.trained += 1
-        if stopped:
-            batch.stop(stopped)
+        self, study: "Study", scores: dict[int, Score], going: dict[int, Any]
+    ) -> list[int]:
+        """Report scores, and finish trials; return the numbers of those that ended."""
+        ended = []
+        for number, score in scores.items():
+            trial, state = going[number], score.state
+            if score.is_new and study.report(trial, score.value, score.step):
+                state = state or "pruned"
+            if state:
+                worth = score.value if state == "complete" else None
+                study.finish(trial, worth, {"state": state, **score.detail})
+                del going[number]
+                ended.append(number)
+        self.trained += len(ended)
+        return ended
 
     def _hold_out(self, study: "Study") -> Holdout | None:
-        best = results.best_of(study.rows())
+        best = best_of(study.rows())
         if best is None:
             return None
         seeds = fresh_seeds(self.pool.seeds, self.options.holdout_seeds)
@@ -261,20 +216,16 @@ class StudyLoop:
         # By programs of the lanes and segments of the study, as one batch.
         points = [self.space.point(best.params), self.space.default_point()]
         batch = Batch(self.pool, points, seeds)
+        for reason in batch.refused.values():
+            self.reporter.notify(f"not compared on fresh seeds: {reason}")
+            return None
         for report in range(1, self.options.reports + 1):
             batch.advance(report)
-        scores = np.stack([batch.score(number).seeds for number in (0, 1)])
-        healthy = [
-            curve
-            for curves, failed in zip(batch.curves, batch.diverged, strict=True)
-            for curve, is_lost in zip(curves, failed, strict=True)
-            if not is_lost
-        ]
-        unknown = np.isnan(scores) & ~batch.diverged
-        lowest = lowest_of(list(itertools.chain.from_iterable(healthy)))
-        holdout = results.compare(
-            best.number, seeds, scores[0], scores[1], unknown, lowest
-        )
+        both = [batch.score(number) for number in (0, 1)]
+        scores = np.stack([score.seeds for score in both])
+        unknown = np.isnan(scores) & ~np.stack([score.diverged for score in both])
+        lowest = np.fmin.reduce([lowest_of(s.along, s.diverged) for s in both])
+        holdout = results.compare(best.number, seeds, scores, unknown, lowest)
         study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
         return holdout
 
@@ -282,13 +233,23 @@ class StudyLoop:
         self, study: "Study", is_done: bool, holdout: Holdout | None
     ) -> TuneResult:
         rows = study.rows()
+        states = [row.state for row in rows]
         result = TuneResult(
             space=self.space,
             rows=tuple(rows),
             holdout=holdout,
             importance=study.importance(),
             finished=is_done,
-            summary=self._summary(rows),
+            summary={
+                "trials": sum(row.has_ended for row in rows),
+                **{state: states.count(state) for state in results.STATES},
+                "trained_trials": self.trained,
+                "env_steps": self.pool.env_steps,
+                "block_calls": self.pool.calls,
+                "compilations": self.pool.compilations,
+                "compile_seconds": round(self.pool.compile_seconds, 2),
+                "seconds": round(time.perf_counter() - self.began, 2),
+            },
             out=self.folder,
         )
         if self.folder is not None:
@@ -297,19 +258,6 @@ class StudyLoop:
             for name, figure in shown.items():
                 plots.save(figure, self.folder / f"{name}.png")
         return result
-
-    def _summary(self, rows: Sequence[results.Row]) -> dict[str, Any]:
-        states = [row.state for row in rows]
-        return {
-            "trials": sum(row.state not in ("running", "waiting") for row in rows),
-            **{state: states.count(state) for state in results.STATES},
-            "trained_trials": self.trained,
-            "env_steps": self.pool.env_steps,
-            "block_calls": self.pool.calls,
-            "compilations": self.pool.compilations,
-            "compile_seconds": round(self.pool.compile_seconds, 2),
-            "seconds": round(time.perf_counter() - self.began, 2),
-        }
 
 
 @tool(TuneOptions)
@@ -332,7 +280,10 @@ def tune(asked: TuneOptions) -> TuneResult:
         ConfigError: an axis, value or option that cannot be, a study of other
             settings (with what differs), Optuna missing; before anything is trained.
     """
-    _require_optuna()
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError(
+            "tuning needs Optuna: install it with pip install 'purerl[tune]'."
+        )
     space = Space(asked.config, asked.axes)
     require_listing(asked.batch * num_seeds(asked.seeds), asked.config.total_timesteps)
     check_seeds(asked.seeds)
@@ -341,37 +292,19 @@ def tune(asked: TuneOptions) -> TuneResult:
     return StudyLoop(space, asked).run()
 
 
-def _require_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "tuning needs Optuna: install it with pip install 'purerl[tune]'."
-        ) from None
-
-
 def batch_line(rows: Sequence[Row], total: int) -> str:
     """Return a line that says where the study stands."""
-    states = [row.state for row in rows]
-    done = sum(state not in ("running", "waiting") for state in states)
-    parts = [f"{done}/{total} trials"]
-    parts += [
-        f"{states.count(state)} {state}"
-        for state in dict.fromkeys(states)
-        if state not in ("complete", "waiting")
-    ]
-    best = best_of(rows)
-    if best is not None:
-        settings = in_a_line(best.params)
-        parts.append(f"best {best.score:,.4g} (trial {best.number}: {settings})")
-    return "; ".join(parts)
+    line, best = f"{results.count_of(rows)} of {total}", best_of(rows)
+    if best is None:
+        return line
+    settings = in_a_line(best.params)
+    return f"{line}; best {best.score:,.4g} (trial {best.number}: {settings})"
 
 
 def best_table(result: TuneResult, most: int = 10) -> Table:
     """Return the best trials."""
-    done = sum(row.state not in ("running", "waiting") for row in result.rows)
     headings, rows = result.headings_and_rows()
-    return _table(f"best of {with_noun(done, 'trial')}", headings, rows[:most])
+    return _table(f"best of {results.count_of(result.rows)}", headings, rows[:most])
 
 
 def holdout_table(holdout: Holdout) -> Table:
@@ -380,12 +313,7 @@ def holdout_table(holdout: Holdout) -> Table:
     return _table(title, *holdout.headings_and_rows(), caption=holdout.note or None)
 
 
-def _table(
-    title: str,
-    headings: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    caption: str | None = None,
-) -> Table:
+def _table(title: str, headings: Any, rows: Any, caption: str | None = None) -> Table:
     table = Table(title=title, caption=caption)
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold")
@@ -395,18 +323,12 @@ def _table(
 
 
 def warnings(result: TuneResult) -> list[str]:
-    """Return sentences about trials that came to nothing, and a fruitless search."""
-    reasons = {
-        "diverged": "met numbers that are not finite",
-        "refused": "have values that cannot be trained together",
-        "unknown": "ended no episode; train longer, or set num_evaluations",
-    }
-    sentences = []
-    for state, words in reasons.items():
-        rows = [row for row in result.rows if row.state == state]
-        if rows:
-            first = f" (first: {rows[0].note})" if rows[0].note else ""
-            sentences.append(f"{with_noun(len(rows), 'trial')} {words}{first}")
+    """Return sentences about trials that were refused, and a fruitless search."""
+    sentences = [
+        f"trial {row.number} was refused: {row.note}"
+        for row in result.rows
+        if row.state == "refused"
+    ][:1]
     if result.finished and result.best_row is None:
         sentences.append(
             "no trial is complete, so that there is no best config; give axes nearer "

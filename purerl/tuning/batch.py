@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cache import current_cache, is_nearly_full
+from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import (
     Curves,
@@ -51,8 +51,6 @@ class Pool:
     """The workers and programs of a study, and what was done with them.
 
     Attributes:
-        programs: The programs by group: those of the last batch, and of earlier ones as
-            far as this process has room for them.
         compile_seconds: Seconds spent compiling so far.
         calls: Calls of `advance` so far, each of a block and a segment: the work that
             was done.
@@ -63,16 +61,15 @@ class Pool:
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.seeds = options, check_seeds(options.seeds)
         self.lanes = options.lanes or 1
-        self.workers, self.cache = devices.make_workers(), current_cache()
-        self.programs: dict[str, Program] = {}
-        self._known = self.cache.compilations
+        self.workers, self._cache = devices.make_workers(), current_cache()
+        self._known = self._cache.compilations
         self.compile_seconds = 0.0
         self.calls = self.env_steps = 0
 
     @property
     def compilations(self) -> int:
         """Programs that were compiled so far."""
-        return self.cache.compilations - self._known
+        return self._cache.compilations - self._known
 
     def compile(self, groups: Sequence[Group]) -> list[Program | ConfigError]:
         """Compile what is new, several programs at a time.
@@ -84,27 +81,19 @@ class Pool:
 
         def compile_one(worker: devices.Worker, group: Group) -> Program | ConfigError:
             del worker
-            if group.name in self.programs:
-                return self.programs[group.name]
             members = every(group.overrides, len(group.points), self.seeds)
             example = members.block(0, self.lanes)
             length = segment_length(group.bound, segments=self.options.reports)
             try:
-                return self.cache.get(group.bound, example, length, self.workers)
+                return self._cache.get(group.bound, example, length, self.workers)
             except ConfigError as error:
                 return error
 
-        if is_nearly_full():
-            names = {group.name for group in groups}
-            self.programs = {n: p for n, p in self.programs.items() if n in names}
         built = devices.run_blocks(self.workers, groups, compile_one)
-        for group, program in zip(groups, built, strict=True):
-            if isinstance(program, Program):
-                self.programs[group.name] = program
         self.compile_seconds += time.perf_counter() - started
         return built
 
-    def check_memory(self, cohorts: Sequence[Cohort], num_seeds: int) -> None:
+    def check_memory(self, cohorts: Sequence[Cohort]) -> None:
         """Refuse a batch whose states do not fit.
 
         Raises:
@@ -118,53 +107,85 @@ class Pool:
         free = worker_limit(None, self.workers) * len(self.workers)
         if needed > free:
             raise ConfigError(
-                f"a batch of these trials with {num_seeds} seeds needs "
-                f"{format_bytes(needed)} for training, "
+                f"memory: a batch of these trials needs {format_bytes(needed)}, and "
                 f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
                 "fewer seeds."
             )
 
 
 class _Run:
-    """The trials of a group, and who of them goes on.
+    """The trials of a group, and how those of its members do that go on.
 
     Attributes:
-        group: The group of the trials' points.
-        cohort: The members of the trials, every trial with every seed.
-        trials: The trial of each member that goes on, `[N]`.
-        seeds: The number of the seed of each member that goes on, `[N]`.
-        rows: What a fitness of one's own is given, curves of these members `[N, ...]`.
+        trials: The trial of each of these members, `[N]`; its seeds in their order.
+        scores: Their scores along the way, `[N, K]`; NaN where none is known.
+        diverged: Whether each met a number that was not finite, `[N]`.
+        rows: What a fitness of one's own is given, and own metrics, `[N, ...]`.
     """
 
-    def __init__(
-        self, group: Group, cohort: Cohort, trials: np.ndarray, seeds: np.ndarray
-    ) -> None:
-        self.group, self.cohort, self.trials, self.seeds = group, cohort, trials, seeds
-        self.rows = Curves(group.bound.plan, len(trials))
+    def __init__(self, group: Group, cohort: Cohort, trials: np.ndarray) -> None:
+        self.group, self.cohort, self.trials = group, cohort, trials
+        self.plan = group.bound.plan
+        self.scores = np.empty((len(trials), 0))
+        self.diverged = np.zeros(len(trials), bool)
+        self.rows = Curves(self.plan, len(trials))
+
+    def add(self, segment: Segment, fitness: str) -> None:
+        """Take what the members did in a segment."""
+        self.rows.add(segment)
+        self.diverged |= first_bad_update(segment.metrics) >= 0
+        if self.plan.evaluate_after:
+            played = segment.evaluation["episode_return"]
+            slots = len(segment.evaluated(self.plan))
+            new = played[:, :slots].mean(-1, dtype=float)
+            self.diverged |= ~np.isfinite(new).all(1)
+        else:
+            # NaN before the first episode has ended: nothing is known yet.
+            is_first = self.scores.shape[1] == 0
+            last = np.full(len(self.trials), np.nan) if is_first else self.scores[:, -1]
+            row = reduce_segment(segment.metrics, {"episode_return": last})
+            new = row["episode_return"][:, None]
+        if is_own(fitness):
+            curves = self.rows.train, self.rows.evaluation
+            new = own_scores(fitness, *curves)[:, None]
+        self.scores = np.concatenate([self.scores, new], 1)
 
     def keep(self, alive: np.ndarray) -> None:
-        """Let only the members of living trials go on."""
-        survivors = np.flatnonzero(alive[self.trials])
-        if len(survivors) < len(self.trials):
-            self.cohort.keep(survivors)
-            self.trials, self.seeds = self.trials[survivors], self.seeds[survivors]
-            self.rows.keep(survivors)
+        """Let only some members go on, `[N]` bool."""
+        if alive.all():
+            return
+        survivors = np.flatnonzero(alive)
+        self.cohort.keep(survivors)
+        self.rows.keep(survivors)
+        self.trials, self.scores = self.trials[survivors], self.scores[survivors]
+        self.diverged = self.diverged[survivors]
 
 
 class Score(NamedTuple):
-    """The score of a trial so far.
+    """What is known of a trial.
 
     Attributes:
         value: The mean over the seeds; NaN where a seed has none yet, or diverged.
         seeds: The score of each seed, `[S]`; NaN where it has none yet, or diverged.
-        diverged: Whether some seed met a number that was not finite.
-        env_steps: Environment steps trained, over all seeds.
+        diverged: Whether each seed met a number that was not finite, `[S]`.
+        along: The scores of each seed along the way, `[S, K]`.
+        is_new: Whether each seed has a score that it had not when last asked.
+        step: The share of the budget that was trained, in steps of the config itself,
+            which trials of several programs have in common. Segments are whole updates,
+            so it may be more than the report that the trial was advanced to.
+        state: `diverged`, or at the end of the budget `complete` or `unknown`; empty
+            before.
+        detail: What the trial's row says beside its state, as plain values.
     """
 
     value: float
     seeds: np.ndarray
-    diverged: bool
-    env_steps: int
+    diverged: np.ndarray
+    along: np.ndarray
+    is_new: bool
+    step: int
+    state: str
+    detail: dict[str, Any]
 
 
 class Batch:
@@ -178,6 +199,8 @@ class Batch:
     Attributes:
         refused: Why a point cannot be trained, by number of the trial; it is not
             trained.
+        planned_steps: Environment steps of all trials, if none is stopped.
+        env_steps: Environment steps trained so far.
     """
 
     def __init__(
@@ -195,137 +218,89 @@ class Batch:
             except ConfigError as error:
                 self.refused[number] = str(error)
         numbers = [n for n in range(len(points)) if n not in self.refused]
-        shape = (len(points), len(self.seeds))
-        self.curves: list[list[list[float]]] = [
-            [[] for _ in self.seeds] for _ in points
-        ]
-        self.known = [0 for _ in points]
-        self.diverged = np.zeros(shape, bool)
-        self.steps = np.zeros(len(points), np.int64)
-        self.runs = self._start(points, numbers)
-        self.alive = np.array([n not in self.refused for n in range(len(points))])
+        self.runs = self._start([points[n] for n in numbers], np.array(numbers))
+        steps = (len(run.trials) * run.group.steps_each for run in self.runs)
+        self.planned_steps, self.env_steps = sum(steps), 0
+        # By trial: the number of scores that were known, and its curve so far.
+        self._known = dict.fromkeys(numbers, 0)
+        self._curves: dict[int, dict[int, float]] = {number: {} for number in numbers}
 
     def _start(
-        self, points: Sequence[Mapping[str, Any]], numbers: Sequence[int]
+        self, points: Sequence[Mapping[str, Any]], numbers: np.ndarray
     ) -> list[_Run]:
-        if not numbers:
-            return []
-        chosen = [points[number] for number in numbers]
-        groups = group_points(self.options.config, chosen)
-        seeds, runs = np.arange(len(self.seeds)), []
+        groups = group_points(self.options.config, points)
+        runs = []
         for group, program in zip(groups, self.pool.compile(groups), strict=True):
-            trials = np.asarray(numbers)[list(group.points)]
+            trials = numbers[list(group.points)]
             if isinstance(program, ConfigError):
                 self.refused |= dict.fromkeys(trials.tolist(), str(program))
                 continue
             members = every(group.overrides, len(trials), self.seeds)
             cohort = Cohort(program, members, self.pool.workers)
-            places = np.repeat(trials, len(seeds)), np.tile(seeds, len(trials))
-            runs.append(_Run(group, cohort, *places))
+            runs.append(_Run(group, cohort, np.repeat(trials, len(self.seeds))))
         if runs:
-            self.pool.check_memory([run.cohort for run in runs], len(self.seeds))
+            self.pool.check_memory([run.cohort for run in runs])
         for run in runs:
             run.cohort.init()
         return runs
 
     def advance(self, report: int) -> None:
         """Bring every living trial to `report / reports` of its budget."""
-        due = [run for run in self.runs if self._is_due(run, report)]
+        due = [
+            run
+            for run in self.runs
+            if len(run.trials)
+            and run.cohort.update * self.options.reports < report * run.plan.num_updates
+        ]
         cohorts = [run.cohort for run in due]
-        ends = [run.cohort.next_update for run in due]
+        ends = [cohort.next_update for cohort in cohorts]
         calls = sum(cohort.block_calls for cohort in cohorts)
         for segments in advance(cohorts, ends):
             for run, segment in zip(due, segments, strict=True):
-                self._add(run, segment)
+                run.add(segment, self.options.fitness)
+                steps = segment.ran * run.plan.steps_per_update * len(run.trials)
+                self.env_steps += steps
+                self.pool.env_steps += steps
         self.pool.calls += sum(cohort.block_calls for cohort in cohorts) - calls
-
-    def _is_due(self, run: _Run, report: int) -> bool:
-        total = run.group.bound.plan.num_updates
-        is_behind = run.cohort.update * self.options.reports < report * total
-        return is_behind and len(run.trials) > 0
-
-    def _add(self, run: _Run, segment: Segment) -> None:
-        """Take what the members of a group did in a segment."""
-        plan = run.group.bound.plan
-        bad = first_bad_update(segment.metrics) >= 0
-        if plan.evaluate_after:
-            slots = len(segment.evaluated(plan))
-            scores = segment.evaluation["episode_return"][:, :slots]
-            scores = scores.mean(-1, dtype=float)
-            bad |= ~np.isfinite(scores).all(1)
-        else:
-            # NaN before the first episode has ended: nothing is known yet.
-            curves = [
-                self.curves[t][s] for t, s in zip(run.trials, run.seeds, strict=True)
-            ]
-            last = np.array([curve[-1] if curve else np.nan for curve in curves])
-            row = reduce_segment(segment.metrics, {"episode_return": last})
-            scores = row["episode_return"][:, None]
-        if is_own(self.options.fitness) or self.options.config.metrics:
-            run.rows.add(segment)
-        if is_own(self.options.fitness):
-            curves = run.rows.train, run.rows.evaluation
-            scores = own_scores(self.options.fitness, *curves)[:, None]
-        steps = segment.ran * plan.steps_per_update
-        for member, (trial, seed) in enumerate(zip(run.trials, run.seeds, strict=True)):
-            self.pool.env_steps += steps
-            self.diverged[trial, seed] |= bad[member]
-            self.steps[trial] += steps
-            known = scores[member][np.isfinite(scores[member])]
-            self.curves[trial][seed] += known.tolist()
 
     def score(self, trial: int) -> Score:
         """Return what is known of a trial."""
-        is_last = self.options.fitness != TRAINING_CURVE
-        worth = [c[-1:] if is_last else c for c in self.curves[trial]]
-        seeds = np.array([np.mean(scores) if scores else np.nan for scores in worth])
-        seeds = np.where(self.diverged[trial], np.nan, seeds)
-        diverged = bool(self.diverged[trial].any())
+        options, curve = self.options, self._curves[trial]
+        run = next(run for run in self.runs if trial in run.trials)
+        mine, update = run.trials == trial, run.cohort.update
+        along, diverged = run.scores[mine], run.diverged[mine]
+        known = [scores[np.isfinite(scores)] for scores in along]
+        is_last = options.fitness != TRAINING_CURVE
+        seeds = np.full(len(along), np.nan)
+        for seed, scores in enumerate(known):
+            if len(scores) and not diverged[seed]:
+                seeds[seed] = scores[-1] if is_last else scores.mean()
         # Not the mean of those that survived: it would praise what is unstable.
-        return Score(float(seeds.mean()), seeds, diverged, int(self.steps[trial]))
-
-    def metrics(self, trial: int) -> dict[str, float]:
-        """Return the last row's own metrics of a trial, means over its seeds."""
-        own, run = self.options.config.metrics, self._run_of(trial)
+        value, steps = float(seeds.mean()), update * run.plan.steps_per_update
+        number = min(map(len, known))
+        is_new = number > self._known[trial] and not diverged.any()
+        self._known[trial] = number
+        if is_new:
+            curve[steps] = value
+        reached = update * options.reports // run.plan.num_updates
+        state = "diverged" if diverged.any() else ""
+        if not state and reached == options.reports:
+            state = "complete" if math.isfinite(value) else "unknown"
         means = {
-            name: float(rows[run.trials == trial, -1].mean())
+            name: float(rows[mine, -1].mean())
             for name, rows in run.rows.train.items()
-            if reports(name, own)
+            if reports(name, options.config.metrics)
         }
-        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
-
-    def reached(self, trial: int) -> int:
-        """Return how many of the reports a trial has been trained far enough for.
-
-        Segments are whole updates, so that a trial may be further than the report that
-        it was advanced to, and at the end of its budget before the last one.
-        """
-        run = self._run_of(trial)
-        total = run.group.bound.plan.num_updates
-        return run.cohort.update * self.options.reports // total
-
-    def trained(self, trial: int) -> int:
-        """Return the environment steps that one agent of a trial has trained."""
-        run = self._run_of(trial)
-        return run.cohort.update * run.group.bound.plan.steps_per_update
-
-    def _run_of(self, trial: int) -> _Run:
-        return next(run for run in self.runs if trial in run.trials)
-
-    @property
-    def planned_steps(self) -> int:
-        """Environment steps of all trials, if none is stopped."""
-        return sum(len(run.trials) * run.group.steps_each for run in self.runs)
-
-    def has_news(self, trial: int) -> bool:
-        """Return whether each seed of a trial has a new score since the last call."""
-        known = min(map(len, self.curves[trial]))
-        is_new = known > self.known[trial]
-        self.known[trial] = known
-        return is_new
+        detail = {
+            "seed_scores": [x if math.isfinite(x) else None for x in seeds.tolist()],
+            "env_steps": steps * len(seeds),
+            "curve": curve,
+            "metrics": {name: x for name, x in means.items() if math.isfinite(x)},
+        }
+        step = round(reached * options.config.total_timesteps / options.reports)
+        return Score(value, seeds, diverged, along, is_new, step, state, detail)
 
     def stop(self, trials: Sequence[int]) -> None:
         """Stop advancing some trials, and pack the others."""
-        self.alive[list(trials)] = False
         for run in self.runs:
-            run.keep(self.alive)
+            run.keep(~np.isin(run.trials, trials))

@@ -27,7 +27,7 @@ from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, stored_folder
-from purerl.runner.options import FIXED
+from purerl.runner.options import FIXED, TOLD
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import (
     Member,
@@ -75,12 +75,24 @@ class Row(NamedTuple):
     state: str
     score: float | None
     params: dict[str, Any]
-    seed_scores: tuple[float | None, ...]
-    env_steps: int
-    curve: dict[int, float]
-    is_default: bool
-    note: str
-    metrics: dict[str, float] = {}  # noqa: RUF012  (a NamedTuple's, never changed)
+    seed_scores: tuple[float | None, ...] = ()
+    env_steps: int = 0
+    curve: dict[int, float] = {}  # noqa: RUF012  (a NamedTuple's, never changed)
+    is_default: bool = False
+    note: str = ""
+    metrics: dict[str, float] = {}  # noqa: RUF012
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the trial neither waits nor is trained."""
+        return self.state in STATES
+
+
+def read_row(values: Mapping[str, Any]) -> Row:
+    """Return the row of plain values by name, as JSON has them."""
+    curve = {int(step): score for step, score in values.get("curve", {}).items()}
+    seeds = tuple(values.get("seed_scores", ()))
+    return Row(**{**values, "curve": curve, "seed_scores": seeds})
 
 
 class HeldOutScores(NamedTuple):
@@ -142,13 +154,10 @@ class Holdout(NamedTuple):
 
     def headings_and_rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the comparison as a table: the best, the default, the difference."""
-        heading = heading_of(len(self.seeds))
-        rows = []
-        for name, scores in (
-            (f"trial {self.trial}", self.best),
-            ("default", self.default),
-            ("difference", self.difference),
-        ):
+        heading, rows = heading_of(len(self.seeds)), []
+        names = (f"trial {self.trial}", "default", "difference")
+        every = (self.best, self.default, self.difference)
+        for name, scores in zip(names, every, strict=True):
             ends = text_of(scores.low, scores.high, heading, 2, heading)
             rows.append([name, f"{scores.mean:,.2f}", ends, str(scores.diverged)])
         return ["", "mean", heading, "diverged"], rows
@@ -190,23 +199,15 @@ class TuneResult(Shown):
 
     def view(self) -> View:
         """Return what the study tells of itself."""
-        states = [row.state for row in self.rows]
-        counts = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
-        done = f"{with_noun(len(states), 'trial')} ({', '.join(counts)})"
-        facts = [stated(self.finished, done, self.out)]
-        if self.best_row is not None:
-            row = self.best_row
-            facts.append(
-                f"best: trial {row.number}, {in_a_line(row.params)}; "
-                f"score {row.score:,.4g}"
-            )
-        if self.holdout is not None:
-            names = ("best", "default")
-            means = (f"{n} {getattr(self.holdout, n).mean:,.4g}" for n in names)
-            facts.append(f"on fresh seeds: {', '.join(means)}")
-        axes = ", ".join(self.rows[0].params) if self.rows else "no trial yet"
+        best, fresh = self.best_row, self.holdout
+        facts = [stated(self.finished, count_of(self.rows), self.out)]
+        if best is not None:
+            facts.append(f"best: {in_a_line(best.params)}; score {best.score:,.4g}")
+        if fresh is not None:
+            means = fresh.best.mean, fresh.default.mean
+            facts.append("on fresh seeds: best {:,.4g}, default {:,.4g}".format(*means))
         return View(
-            axes,
+            ", ".join(self.space.axes),
             facts,
             lambda ax=None: tuning.history(self.rows, ax),
             self._columns,
@@ -236,6 +237,13 @@ class TuneResult(Shown):
         return Best(dict(row.params), float(row.score or 0.0), config)
 
 
+def count_of(rows: Sequence[Row]) -> str:
+    """Return the number of trials, and of those in each state."""
+    states = [row.state for row in rows]
+    counts = (f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return f"{with_noun(len(rows), 'trial')} ({', '.join(counts)})"
+
+
 def best_of(rows: Sequence[Row]) -> Row | None:
     """Return the complete trial with the highest score, the first of equals."""
     complete = [row for row in rows if row.state == "complete"]
@@ -245,12 +253,11 @@ def best_of(rows: Sequence[Row]) -> Row | None:
 def compare(
     trial: int,
     seeds: Sequence[int],
-    best: Sequence[float | None],
-    default: Sequence[float | None],
+    scores: Any,
     unknown: Any = False,
     lowest: float | None = None,
 ) -> Holdout:
-    """Return the comparison of two lists of scores, one per seed each.
+    """Return the comparison of the best and the default.
 
     A seed that diverged counts as the worst score of both, or as the lowest that any
     seed has had on its way: left out, a config whose bad runs diverge would look better
@@ -259,13 +266,12 @@ def compare(
     Args:
         trial: The number of the best trial.
         seeds: Seeds that both were trained with.
-        best: Scores of the best trial, one per seed; None and NaN where there is none.
-        default: Scores of the config's own values, one per seed, likewise.
-        unknown: Whether each seed without a score, of best and of default, has only
-            ended no episode, `[2, S]`.
+        scores: Scores of the best trial and of the config's own values, `[2, S]`; None
+            and NaN where there is none.
+        unknown: Whether each seed without a score has only ended no episode, `[2, S]`.
         lowest: The lowest score on the way of those that did not fail, if it is known.
     """
-    scores = np.array([best, default], float)  # None becomes NaN.
+    scores = np.array(scores, float)  # None becomes NaN.
     scores = np.where(np.isfinite(scores), scores, np.nan)
     unknown = np.broadcast_to(np.asarray(unknown, bool), scores.shape)
     lowest = np.nan if lowest is None else lowest
@@ -288,8 +294,8 @@ def compare(
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
     """Return a comparison from the plain values of `holdout_dict`."""
     scores = [stored[name]["scores"] for name in ("best", "default")]
-    known = {name: stored[name] for name in ("unknown", "lowest")}
-    return compare(stored["trial"], stored["seeds"], *scores, **known)
+    known = (stored[name] for name in ("unknown", "lowest"))
+    return compare(stored["trial"], stored["seeds"], scores, *known)
 
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:
@@ -346,12 +352,7 @@ def read_trials(folder: Path) -> list[Row]:
             f"there is no {path}: no trial of the study has finished yet, or it was "
             f"deleted. {_REMEDY}"
         )
-    rows = []
-    for row in read_json(path, _REMEDY)["trials"]:
-        curve = {int(step): score for step, score in row["curve"].items()}
-        seeds = tuple(row["seed_scores"])
-        rows.append(Row(**{**row, "curve": curve, "seed_scores": seeds}))
-    return rows
+    return [read_row(row) for row in read_json(path, _REMEDY)["trials"]]
 
 
 def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
@@ -362,7 +363,7 @@ def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
 
 def tell(group: Group, rows: Sequence[Row]) -> None:
     """Tell trackers the finished trials among some."""
-    known = [row for row in rows if row.state in STATES]
+    known = [row for row in rows if row.has_ended]
     group.add([row.number for row in known], lambda: map(_ended, known))
 
 
@@ -418,34 +419,28 @@ def open_folder(
         ConfigError: it holds something else, another study or width, or has other
             random keys, or cannot be written.
     """
-    config, fixed = options.config, options.kept(FIXED)
+    config = options.config
     about = {
         "kind": KIND,
         **spec(space, options),
-        "options": options.kept(),
+        "told": options.kept(TOLD),
         "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
         "study": name,
         "lanes": lanes,
         "lanes_asked": options.lanes,
     }
-
-    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        # The other options are told anew by every call.
-        known = {key: stored["options"].get(key) for key in fixed}
-        return differing({**stored, "options": known}, {**new, "options": fixed})
-
     return folders.open_folder(
         folder,
         about,
-        compare=compare,
-        merge=lambda stored, new: {**stored, "options": new["options"]},
+        compare=differing,
+        merge=lambda stored, new: {**stored, "told": new["told"]},
     )
 
 
 def differing(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between the specifications of two studies, in words."""
     parts = {"config": FIELD, "axes": "the axis {}", "options": FIELD}
-    return differences(stored, new, parts, free=("auto",))
+    return differences(stored, new, parts, free=("auto", "told"))
 
 
 def spec(space: Space, options: TuneOptions) -> dict[str, Any]:
@@ -457,9 +452,6 @@ def spec(space: Space, options: TuneOptions) -> dict[str, Any]:
         "seeds": list(check_seeds(options.seeds)),
         "options": options.kept(FIXED),
     }
-
-
-_UNFINISHED = ("running", "waiting")
 
 
 def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResult:
@@ -478,18 +470,15 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = read_trials(folder)
-    done = sum(row.state not in _UNFINISHED for row in rows)
+    done = sum(row.has_ended for row in rows)
     if done < numbers.get("trials", 0):
         raise ConfigError(
             f"{folder / TABLE} has {done} trials that ended, and "
             f"{folder / folders.SUMMARY} has {numbers['trials']}. {_REMEDY}"
         )
-    trials = stored["options"]["trials"]
+    trials = stored["told"]["trials"]
     if done >= trials and not numbers:
-        say(
-            f"{folder / folders.SUMMARY} is missing, which has the comparison on "
-            "fresh seeds; run the study again, which writes it anew"
-        )
+        say(f"{folder / folders.SUMMARY} is missing. {_REMEDY}")
     return TuneResult(
         space=Space(config, from_dict(stored["axes"])),
         rows=tuple(rows),
@@ -508,11 +497,11 @@ def told_of_study(folder: Path) -> Told:
         ConfigError: no trial has finished.
     """
     result, stored = load_tune(folder), folders.load(folder)
-    if not any(row.state in STATES for row in result.rows):
+    if not any(row.has_ended for row in result.rows):
         raise ConfigError(f"no trial of the study in {folder} has finished yet.")
     return Told(
         tracked(result.space.config, folder),
-        int(stored["options"]["trials"]),
+        int(stored["told"]["trials"]),
         lambda group: tell(group, result.rows),
         tracked_files(result),
         result.finished,
@@ -532,7 +521,7 @@ def check_study(folder: Path, known: Callable[[], Sequence[Row]]) -> None:
     """
     done: list[Row] = []
     with contextlib.suppress(ConfigError):  # There is none, or it is written anew.
-        done = [r for r in read_trials(folder) if r.state not in _UNFINISHED]
+        done = [row for row in read_trials(folder) if row.has_ended]
     told = len(done)
     with contextlib.suppress(ConfigError):
         told = max(told, folders.read_summary(folder).get("trials", 0))

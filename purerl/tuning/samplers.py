@@ -26,27 +26,22 @@ RUNG = "completed_rung"  # The beginning of the attributes of Optuna's Hyperband
 
 def distributions(space: Space) -> dict[str, kinds.BaseDistribution]:
     """Return Optuna's distribution of every axis; whole ends make whole numbers."""
-    search_space: dict[str, kinds.BaseDistribution] = {}
+    found: dict[str, kinds.BaseDistribution] = {}
     for name, axis in space.axes.items():
         if isinstance(axis, Choice):
-            search_space[name] = kinds.CategoricalDistribution(tuple(space.names[name]))
+            found[name] = kinds.CategoricalDistribution(tuple(space.names[name]))
             continue
-        log = isinstance(axis, LogUniform)
-        if is_whole(axis):
-            search_space[name] = kinds.IntDistribution(
-                int(axis.low), int(axis.high), log=log
-            )
-        else:
-            search_space[name] = kinds.FloatDistribution(
-                float(axis.low), float(axis.high), log=log
-            )
-    return search_space
+        make = kinds.IntDistribution if is_whole(axis) else kinds.FloatDistribution
+        number: Any = int if is_whole(axis) else float
+        is_log = isinstance(axis, LogUniform)
+        found[name] = make(number(axis.low), number(axis.high), log=is_log)
+    return found
 
 
-def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
-    """Make a pruner whose resource is environment steps."""
+def make_pruner(name: str | None, total_steps: int) -> Any:
+    """Make a pruner whose resource is environment steps; None prunes nothing."""
     if name is None:
-        return optuna.pruners.NopPruner()
+        return None
     if name == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
     return _Hyperband(
@@ -66,39 +61,24 @@ class _Hyperband(optuna.pruners.HyperbandPruner):
         )
 
 
-class SteadyPruner(optuna.pruners.BasePruner):
-    """A pruner that decides as if no worker had ever stopped.
+def stops(pruner: Any, study: optuna.Study, number: int, step: int) -> bool:
+    """Return whether to stop a trial that has just reported a step.
 
-    Args:
-        inner: Optuna's pruner.
+    The pruner is shown what an uninterrupted study knew at that moment. Of the trial's
+    own batch these are the scores up to that report: a batch that a stopped worker left
+    has trials that have ended, or were further, already.
     """
-
-    def __init__(self, inner: optuna.pruners.BasePruner) -> None:
-        self.inner = inner
-
-    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop a trial after its last report."""
-        return self.stops(study, trial.number, trial.last_step or 0)
-
-    def stops(self, study: optuna.Study, number: int, step: int) -> bool:
-        """Return whether to stop a trial that has just reported a step.
-
-        The pruner is shown what an uninterrupted study knew at that moment. Of the
-        trial's own batch these are the scores up to that report: a batch that a stopped
-        worker left has trials that have ended, or were further, already.
-        """
-        if isinstance(self.inner, optuna.pruners.NopPruner):
-            return False
-        trials = {
-            trial.number: trial
-            for trial in study.get_trials(deepcopy=False)
-            if trial.state != TrialState.FAIL and BATCH in trial.user_attrs
-        }
-        for other, trial in trials.items():
-            if trial.user_attrs[BATCH] == trials[number].user_attrs[BATCH]:
-                trials[other] = _until(trial, step + (other <= number))
-        shown: Any = _Shown(study, list(trials.values()))
-        return self.inner.prune(shown, trials[number])
+    if pruner is None:
+        return False
+    trials = {
+        trial.number: trial
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state != TrialState.FAIL and BATCH in trial.user_attrs
+    }
+    for other, trial in trials.items():
+        if trial.user_attrs[BATCH] == trials[number].user_attrs[BATCH]:
+            trials[other] = _until(trial, step + (other <= number))
+    return pruner.prune(_Shown(study, list(trials.values())), trials[number])
 
 
 class _Shown:
@@ -132,50 +112,24 @@ def _until(trial: FrozenTrial, step: int) -> FrozenTrial:
     return trial
 
 
-class SeededSampler(optuna.samplers.BaseSampler):
+class SeededSampler:
     """A sampler with a random stream per trial, so that it holds nothing in memory.
 
-    Args:
-        name: The kind of sampler: `tpe` or `random`.
-        seed: The seed of the study.
+    It has all methods of Optuna's sampler, which it makes anew for every trial.
     """
 
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed = name, seed
-        self.inner = _make(name, seed)
+        self._inner = _make(name, seed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Start the trial's own stream."""
         words = np.random.SeedSequence([self.seed, trial.number])
-        self.inner = _make(self.name, int(words.generate_state(1)[0]))
-        self.inner.before_trial(study, trial)
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, kinds.BaseDistribution]:
-        """Return the fields that are drawn together."""
-        return self.inner.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        search_space: dict[str, kinds.BaseDistribution],
-    ) -> dict[str, Any]:
-        """Draw the values that are drawn together."""
-        return self.inner.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: kinds.BaseDistribution,
-    ) -> Any:
-        """Draw a value that is drawn alone."""
-        return self.inner.sample_independent(
-            study, trial, param_name, param_distribution
-        )
+        self._inner = _make(self.name, int(words.generate_state(1)[0]))
+        self._inner.before_trial(study, trial)
 
 
 def _make(name: str, seed: int) -> optuna.samplers.BaseSampler:

@@ -3,9 +3,10 @@
 Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of these.
 """
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,9 +45,14 @@ class Space(FieldAxes):
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
         super().__init__(config, axes)
-        # What `auto` stands for is the default that trials are compared with.
-        self._own = auto.resolve(config, resolve_env(config))
         self._check()
+        # What `auto` stands for is the default that trials are compared with.
+        own = auto.resolve(config, resolve_env(config))
+        self._own = {name: _current(own, name) for name in self.axes}
+        self._places = {
+            name: _place(axis, self.names.get(name, []), self._own[name])
+            for name, axis in self.axes.items()
+        }
 
     def _check(self) -> None:
         """Try the ends of every axis, and every choice, under every algorithm."""
@@ -80,19 +86,15 @@ class Space(FieldAxes):
         low = {name: ends(axis)[0] for name, axis in self.axes.items()}
         kind = low.get("algorithm", name_of(self.config))
         static, _ = split(with_algorithm(self.config, kind), low)
-        points = (
-            low | dict(zip(chosen, values, strict=True))
-            for values in itertools.product(*chosen.values())
-        )
-        check_axes(self._trained(points), self.axes.keys() - static.keys())
 
-    def _trained(self, points: Iterable[dict[str, Any]]) -> Iterator[Group]:
-        """The programs of points, without those points that cannot be trained."""
-        for point in points:
-            try:
-                yield group_points(self.config, [point])[0]
-            except ConfigError:
-                continue  # As in a study, whose trial of this point fails.
+        def trained() -> Iterator[Group]:
+            for values in itertools.product(*chosen.values()):
+                point = low | dict(zip(chosen, values, strict=True))
+                # A point that cannot be trained is a trial that fails.
+                with contextlib.suppress(ConfigError):
+                    yield from group_points(self.config, [point])
+
+        check_axes(trained(), self.axes.keys() - static.keys())
 
     def drawn(self) -> dict[str, plots.Axis]:
         """Return how pictures show the axes, by name."""
@@ -113,31 +115,18 @@ class Space(FieldAxes):
 
     def default_params(self) -> dict[str, Any] | None:
         """Return the config's own values, or None where some lie outside the axes."""
-        params = self._default_places()
-        return None if None in params.values() else params
+        return None if self.outside() else dict(self._places)
 
     def default_point(self) -> dict[str, Any]:
         """Return the config's own values of the axes, also those outside the axes."""
-        params = self.default_params()
-        if params is not None:
-            return self.point(params)
-        values = {name: _current(self._own, name) for name in self.axes}
-        return {
-            name: value
-            for name, value in values.items()
-            if value is not None and value is not _NO_VALUE
-        }
+        if not self.outside():
+            return self.point(self._places)
+        unknown = (None, _NO_VALUE)
+        return {n: x for n, x in self._own.items() if not any(x is y for y in unknown)}
 
     def outside(self) -> list[str]:
         """Return the axes in which the config's own value lies outside."""
-        return [n for n, value in self._default_places().items() if value is None]
-
-    def _default_places(self) -> dict[str, Any]:
-        """Return what a study stores for the config's values; None outside an axis."""
-        return {
-            name: _place(axis, self.names.get(name, []), _current(self._own, name))
-            for name, axis in self.axes.items()
-        }
+        return [name for name, place in self._places.items() if place is None]
 
 
 _NO_VALUE = object()  # In the place of a value that a config does not have.

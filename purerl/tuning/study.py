@@ -33,7 +33,14 @@ from purerl.config import ConfigError
 from purerl.storage.folders import refuse
 from purerl.tuning import samplers
 from purerl.tuning.options import TuneOptions
-from purerl.tuning.result import Row, differing
+from purerl.tuning.result import (
+    DATABASE,
+    Row,
+    check_study,
+    differing,
+    read_row,
+    study_is_damaged,
+)
 from purerl.tuning.space import Space
 
 BEAT_SECONDS = 15.0
@@ -131,12 +138,8 @@ class Heart:
 
 
 BEAT = "beat:"  # study attribute of a worker
-# User attributes of a trial.
-WORKER, DEFAULT, ATTEMPT = "worker", "default", "attempt"
-DETAIL = "detail"
-# User attribute of a trial: the environment steps of one agent that had been trained at
-# each report, by the step that Optuna was told. A trial has it when it ends.
-TRAINED_STEPS = "trained_steps"
+# User attributes of a trial; the last one is what its row says beside its point.
+WORKER, DEFAULT, ATTEMPT, DETAIL = "worker", "default", "attempt", "detail"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # A trial whose worker died so often is given up: it may be what kills them.
 MAX_ATTEMPTS = 3
@@ -145,12 +148,9 @@ UNNAMED_SECONDS = 60.0
 
 
 class Counts(NamedTuple):
-    """Trials of a study by state.
+    """Trials of a study: those that have finished, that a worker has, that wait again.
 
-    Attributes:
-        finished: The number of trials that are complete or pruned.
-        running: The number of trials that a worker has.
-        again: The number of trials that wait again because a worker stopped.
+    Those wait again whose worker stopped.
     """
 
     finished: int
@@ -165,23 +165,17 @@ class Study:
         study: The study of Optuna.
         space: The axes of the trials.
         budget: The number of trials that are to finish.
-        pruner: The study's pruner.
+        pruner: The study's pruner; None prunes nothing.
     """
 
     def __init__(
-        self,
-        study: optuna.Study,
-        space: Space,
-        budget: int,
-        pruner: samplers.SteadyPruner,
+        self, study: optuna.Study, space: Space, budget: int, pruner: Any
     ) -> None:
         self.study, self.space, self.budget = study, space, budget
         self.pruner = pruner
         self.axes = samplers.distributions(space)
         self.me = identity()
         self.watch = Watch()
-        # By the number of the trial, until it ends: a write takes as long as training.
-        self._trained: dict[int, dict[str, int]] = {}
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials, by number."""
@@ -191,13 +185,11 @@ class Study:
         """Return the number of trials by state."""
         trials = self.trials()
         states = [trial.state for trial in trials]
+        waiting = [t for t in trials if t.state == TrialState.WAITING]
         return Counts(
             sum(state in FINISHED for state in states),
             states.count(TrialState.RUNNING),
-            sum(
-                trial.state == TrialState.WAITING and ATTEMPT in trial.user_attrs
-                for trial in trials
-            ),
+            sum(ATTEMPT in trial.user_attrs for trial in waiting),
         )
 
     def ask(self, most: int) -> list[optuna.Trial]:
@@ -207,9 +199,8 @@ class Study:
         """
         counts = self.counts()
         room = self.budget - counts.finished - counts.running
-        num = min(most, room, counts.again or most)
         asked: list[optuna.Trial] = []
-        for _ in range(max(0, num)):
+        for _ in range(max(0, min(most, room, counts.again or most))):
             asked.append(self._ask_one(asked))
         return self._within_budget(asked)
 
@@ -234,8 +225,8 @@ class Study:
         for trial in asked:
             if sum(number < trial.number for number in live) < self.budget:
                 kept.append(trial)
-                continue
-            self._tell(trial, TrialState.FAIL)
+            else:
+                self._tell(trial, TrialState.FAIL)
         return kept
 
     def finish(
@@ -243,20 +234,14 @@ class Study:
     ) -> None:
         """End a trial; without a score it was pruned, or came to nothing."""
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
-            steps = self._trained.pop(trial.number, None)
-            if steps:
-                trial.set_user_attr(TRAINED_STEPS, steps)
             trial.set_user_attr(DETAIL, detail)
         if score is None or not math.isfinite(score):
             self._tell(trial, TrialState.PRUNED)
         else:
             self._tell(trial, TrialState.COMPLETE, score)
 
-    def report(
-        self, trial: optuna.Trial, score: float, step: int, trained: int
-    ) -> bool:
+    def report(self, trial: optuna.Trial, score: float, step: int) -> bool:
         """Report a trial's score so far; return whether to stop it."""
-        self._trained.setdefault(trial.number, {})[str(step)] = trained
         with warnings.catch_warnings():
             # A trial that has come again has reported the same score at this step.
             warnings.simplefilter("ignore")
@@ -264,7 +249,7 @@ class Study:
                 trial.report(score, step)
             except optuna.exceptions.UpdateFinishedTrialError:
                 return True  # Another worker took this one for dead, and ended it.
-        return self.pruner.stops(self.study, trial.number, step)
+        return samplers.stops(self.pruner, self.study, trial.number, step)
 
     def _tell(
         self, trial: optuna.Trial, state: TrialState, value: float | None = None
@@ -289,13 +274,14 @@ class Study:
         for trial in self.trials():
             if trial.state != TrialState.RUNNING:
                 continue
-            by = trial.user_attrs.get(WORKER)
+            by, began = trial.user_attrs.get(WORKER), trial.datetime_start
             if by is None:
-                dead = _age(trial) > UNNAMED_SECONDS
-            elif by["id"] == self.me["id"]:
-                dead = False
+                now = datetime.datetime.now()
+                dead = not began or (now - began).total_seconds() > UNNAMED_SECONDS
             else:
-                dead = self.watch.is_dead(by, beats.get(BEAT + by["id"]))
+                is_own = by["id"] == self.me["id"]
+                beat = beats.get(BEAT + by["id"])
+                dead = not is_own and self.watch.is_dead(by, beat)
             if dead:
                 rescued += self._requeue(trial)
         return rescued
@@ -328,10 +314,24 @@ class Study:
     def rows(self) -> list[Row]:
         """Return what is known of every trial that waits, runs or has finished."""
         return [
-            _row(trial, self.space)
+            self._row(trial)
             for trial in self.trials()
             if trial.state != TrialState.FAIL and len(trial.params) == len(self.axes)
         ]
+
+    def _row(self, trial: FrozenTrial) -> Row:
+        values = {
+            "number": trial.number,
+            "state": trial.state.name.lower(),
+            "score": trial.value if trial.state == TrialState.COMPLETE else None,
+            "params": {name: trial.params[name] for name in self.space.axes},
+            "is_default": bool(trial.user_attrs.get(DEFAULT)),
+        }
+        # A trial that a worker has lost, and that comes again, may have ended before.
+        has_ended = trial.state in FINISHED
+        return read_row(
+            values | (trial.user_attrs.get(DETAIL, {}) if has_ended else {})
+        )
 
     def importance(self) -> dict[str, float]:
         """Return each axis's share in what makes a trial good; empty after few trials.
@@ -349,41 +349,6 @@ class Study:
                 self.study, evaluator=evaluator
             )
         return {name: float(value) for name, value in importances.items()}
-
-
-def _age(trial: FrozenTrial) -> float:
-    if trial.datetime_start is None:
-        return math.inf
-    return (datetime.datetime.now() - trial.datetime_start).total_seconds()
-
-
-def _curve(trial: FrozenTrial) -> dict[int, float]:
-    """Return a trial's scores by the steps that had been trained, where known."""
-    trained = trial.user_attrs.get(TRAINED_STEPS, {})
-    scores = trial.intermediate_values.items()
-    return {int(trained.get(str(step), step)): score for step, score in scores}
-
-
-def _row(trial: FrozenTrial, space: Space) -> Row:
-    detail = trial.user_attrs.get(DETAIL, {})
-    state = {
-        TrialState.COMPLETE: "complete",
-        TrialState.PRUNED: detail.get("state", "pruned"),
-        TrialState.RUNNING: "running",
-        TrialState.WAITING: "waiting",
-    }[trial.state]
-    return Row(
-        number=trial.number,
-        state=state,
-        score=trial.value if trial.state == TrialState.COMPLETE else None,
-        params={name: trial.params[name] for name in space.axes},
-        seed_scores=tuple(detail.get("seed_scores", ())),
-        env_steps=int(detail.get("env_steps", 0)),
-        curve=_curve(trial),
-        is_default=bool(trial.user_attrs.get(DEFAULT)),
-        note=detail.get("note", ""),
-        metrics=detail.get("metrics", {}),
-    )
 
 
 SPEC = "purerl"  # study attribute: what it is
@@ -419,25 +384,17 @@ def open_study(
         ConfigError: another study of that name, with what differs; a storage that
             cannot be used.
     """
-    opened = _storage(options.storage)
-    sampler = samplers.SeededSampler(options.sampler, options.seed)
-    steps = options.config.total_timesteps
-    pruner = samplers.SteadyPruner(samplers.make_pruner(options.pruner, steps))
+    storage = _storage(options.storage)
+    sampler: Any = samplers.SeededSampler(options.sampler, options.seed)
+    pruner = samplers.make_pruner(options.pruner, options.config.total_timesteps)
     try:
         found = optuna.create_study(
-            storage=opened,
-            study_name=name,
-            direction="maximize",
-            sampler=sampler,
-            pruner=pruner,
+            storage=storage, study_name=name, direction="maximize", sampler=sampler
         )
         is_new = True
     except optuna.exceptions.DuplicatedStudyError:
-        found = optuna.load_study(
-            study_name=name, storage=opened, sampler=sampler, pruner=pruner
-        )
+        found = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
         is_new = False
-    study = Study(found, space, options.trials, pruner)
     if is_new or not _await_spec(found):
         default = space.default_params()
         if default is not None:
@@ -450,7 +407,7 @@ def open_study(
         f"study {name!r}",
         "Use its settings, another folder, or another study name.",
     )
-    return study
+    return Study(found, space, options.trials, pruner)
 
 
 def _await_spec(study: optuna.Study) -> bool:
@@ -470,14 +427,24 @@ def sqlite_url(path: Path) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def reason_of_damage(path: Path) -> str:
-    """Return what is wrong with a SQLite file; empty where nothing is."""
+def check_database(folder: Path) -> None:
+    """Refuse a folder whose own database is gone or damaged; nothing is written.
+
+    Raises:
+        ConfigError: see `purerl.tuning.result.check_study`.
+    """
+    path, why = folder / DATABASE, ""
+    if not path.exists() or not path.stat().st_size:
+        check_study(folder, list)
+        return
     try:
         with contextlib.closing(sqlite3.connect(path)) as database:
             (found,) = database.execute("pragma integrity_check(1)").fetchone()
+        why = "" if found == "ok" else found
     except sqlite3.DatabaseError as error:
-        return "" if "locked" in str(error) else str(error)
-    return "" if found == "ok" else found
+        why = "" if "locked" in str(error) else str(error)
+    if why:
+        raise study_is_damaged(folder, why)
 
 
 def _storage(url: str | None) -> optuna.storages.BaseStorage:
@@ -487,25 +454,24 @@ def _storage(url: str | None) -> optuna.storages.BaseStorage:
     if url.startswith("sqlite") and not url.endswith(("//", ":memory:")):
         # SQLite locks the whole file: wait for the others, and keep no connection open.
         options = {"connect_args": {"timeout": 60}, "poolclass": sqlalchemy.NullPool}
+    words = ""
     for attempt in range(5):
         try:
             opened = optuna.storages.RDBStorage(url, engine_kwargs=options)
             if opened.engine.name == "sqlite":
                 sqlalchemy.event.listen(opened.engine, "begin", _take_the_lock)
             return opened
-        except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as e:
+        except (ImportError, sqlalchemy.exc.SQLAlchemyError) as error:
+            words = str(getattr(error, "orig", None) or error).splitlines()[0]
             # Two processes that make the tables at once get in each other's way.
-            error: Exception = e
-            if not any(word in str(e) for word in ("exist", "locked", "UNIQUE")):
+            if not any(word in str(error) for word in ("exist", "locked", "UNIQUE")):
                 break
             time.sleep(0.3 * (attempt + 1))
-        except (ImportError, sqlalchemy.exc.SQLAlchemyError) as e:
-            error = e
-            break
-    words = str(getattr(error, "orig", None) or error).splitlines()[0]
+    with contextlib.suppress(sqlalchemy.exc.ArgumentError):  # Without its password.
+        url = sqlalchemy.make_url(url).render_as_string(hide_password=True)
     raise ConfigError(
-        f"storage: cannot use {_hidden(url)} ({words}). Give an Optuna storage URL, "
-        "such as sqlite:///study.db or postgresql://host/name."
+        f"storage: cannot use {url} ({words}). Give an Optuna storage URL, such as "
+        "sqlite:///study.db or postgresql://host/name."
     )
 
 
@@ -516,11 +482,3 @@ def _take_the_lock(connection: sqlalchemy.Connection) -> None:
     Python's driver begins between the two, and two workers take the same trial.
     """
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _hidden(url: str) -> str:
-    """A URL that may be shown: without its password."""
-    try:
-        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError:
-        return repr(url)

@@ -60,9 +60,7 @@ def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
     flags = ["--resume", str(folder)] if command == "train" else [str(folder)]
     assert main([command, *flags]) == 2
     error = capsys.readouterr().err
-    expected = (
-        f"purerl {command}: {folder} holds {folders.KINDS[kind].words}, not a run."
-    )
+    expected = f"purerl {command}: {folder} holds {folders.words_of(kind)}, not a run."
     assert error.startswith(expected)
     assert str(folder) in error.removeprefix(expected)  # in what reads it
 
@@ -74,7 +72,7 @@ def test_a_run_is_none_of_the_others(tmp_path, capsys):
     for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
         with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
             load(folder)
-        assert f"purerl train --resume {folder}" in str(error.value)
+        assert f"purerl.load({str(folder)!r}) reads it" in str(error.value)
     args = ["evolve", "--resume", str(folder)]
     assert main(args) == 2
     assert "holds a run, not an evolution." in capsys.readouterr().err
@@ -95,7 +93,7 @@ def test_what_no_command_knows_is_said_too(tmp_path):
 
 
 def test_a_run_cannot_begin_in_the_folder_of_a_sweep(swept):
-    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a run; give"):
+    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a run"):
         purerl.run(tiny_config(), out=swept, progress=False)
 
 
@@ -104,7 +102,7 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
     assert main(["plot", str(folder)]) == 2
     error = capsys.readouterr().err
     assert f"{folder} holds agents trained with schedules" in error
-    assert "purerl.train_schedules" in error
+    assert "has no result to load" in error
 
 
 @pytest.mark.parametrize(

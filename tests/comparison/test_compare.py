@@ -11,12 +11,10 @@ from purerl import losses
 from purerl.cli import main
 from purerl.comparison import api
 from purerl.config import ConfigError
-from purerl.execution import cache
 from purerl.storage import folders
 from tests.comparison.small import (
     CONFIG,
     FAST,
-    SEEDS,
     SETTINGS,
     SLOW,
     SMALL,
@@ -65,22 +63,6 @@ def test_losses_are_settings():
     assert one.about == other.about
     for measure, values in one.scores.items():
         np.testing.assert_array_equal(values, other.scores[measure])
-
-
-@pytest.mark.slow
-def test_a_schedule_is_a_setting():
-    same = purerl.ConfigSchedule((0, 8), (FAST, FAST))
-    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
-    options = {**SMALL, "segment_updates": 4, "seeds": 2}
-    found = purerl.compare(
-        CONFIG, {"fixed": FAST, "same": same, "falling": falling}, **options
-    )
-    curves = found.curves["CartPole-v1"]
-    np.testing.assert_array_equal(curves[0], curves[1])
-    # With the first piece's values until the second begins.
-    np.testing.assert_array_equal(curves[0, :, :8], curves[2, :, :8])
-    assert not np.array_equal(curves[0], curves[2])
-    assert found.about["settings"]["falling"]["schedule"] == {"0": FAST, "8": SLOW}
 
 
 def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
@@ -169,20 +151,3 @@ def test_the_page_has_the_table_the_curves_and_the_settings(folder, capsys):
     assert f'data-v="{row.mean:.1f}"' in text
     assert "DQN: a whole configuration, dqn" in text
     assert "hidden_sizes=[9], num_steps=32" in text
-
-
-def test_blocks_are_narrowed_until_they_fit(monkeypatch):
-    widths = []
-
-    def fit_one(model, lanes, limit, is_fixed):
-        widths.append((lanes, is_fixed))
-        return 1
-
-    settings = {"seeds": 2 * SEEDS, "progress": False}
-    with monkeypatch.context() as patch:
-        patch.setattr(cache, "fit_lanes", fit_one)
-        narrowed = purerl.compare(CONFIG, {"slow": SLOW}, **settings)
-    (first, _), *_, last = widths
-    assert first > 1 and last == (1, False)
-    known = purerl.compare(CONFIG, {"slow": SLOW}, lanes=1, **settings)
-    assert narrowed.dataset.equals(known.dataset)

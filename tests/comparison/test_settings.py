@@ -15,7 +15,6 @@ from purerl.space.points import read_environments
 from tests.comparison.small import (
     CONFIG,
     DQN,
-    FAST,
     SEEDS,
     SETTINGS,
     SLOW,
@@ -85,23 +84,13 @@ def test_whole_configs_train_where_the_others_do():
     assert places == ["CartPole-v1"] * 3 + ["short"] * 3
 
 
-def test_schedules_share_a_program_of_their_own():
-    same = purerl.ConfigSchedule((0, 8), (FAST, FAST))
-    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
-    assert members({"fixed": FAST, "same": same, "falling": falling}) == [
-        ("fixed",),
-        ("same", "falling"),
-    ]
-
-
 def test_what_was_evolved_is_a_setting():
     result = evolution()
     (setting,) = read_settings({"learned": result})
-    (piece,) = setting.pieces
-    assert set(piece.values) == {"value_loss"}
+    assert set(setting.values) == {"value_loss"}
     learned = result.losses(result.learned)
     np.testing.assert_array_equal(
-        jax.tree.leaves(piece.values)[0], jax.tree.leaves(learned)[0]
+        jax.tree.leaves(setting.values)[0], jax.tree.leaves(learned)[0]
     )
 
 
@@ -112,28 +101,10 @@ def test_what_was_evolved_is_a_setting():
         ({" ": {}}, "' ' is no name"),
         ({"a": 3}, "settings: a: a setting is changes of the config by name"),
         ({"a": "nowhere"}, "settings: a: 'nowhere' is no folder"),
-        ({"a": {"learnin_rate": 1}}, "a: at learnin_rate=1: PPOConfig has no field"),
         ({"a": {"learning_rate": -1}}, "a: at learning_rate=-1: learning_rate must be"),
         ({"a": {"env": "Acrobot-v1"}}, "a: it changes env, but all settings"),
         ({"a": {"num_evaluations": 3}}, "a: it changes num_evaluations, but the meas"),
-        (
-            {"a": DQN.replace(env="Acrobot-v1")},
-            "a: it is a config of another task .* env is",
-        ),
-        ({"a": DQN.replace(total_timesteps=1)}, "its total_timesteps is 1, and"),
-        ({"a": purerl.ConfigSchedule((1,), (FAST,))}, "a schedule begins at update 0"),
-        (
-            {"a": purerl.ConfigSchedule((0, 99), (FAST, FAST))},
-            "after the end of the run",
-        ),
-        (
-            {
-                "a": purerl.ConfigSchedule(
-                    (0, 4), ({"num_epochs": 1}, {"num_epochs": 2})
-                )
-            },
-            "can change numbers only",
-        ),
+        ({"a": DQN.replace(env="Acrobot-v1")}, "config of another task .* env is"),
     ],
 )
 def test_mistakes_are_one_sentence_before_anything_is_trained(
@@ -172,12 +143,6 @@ def test_what_a_whole_config_says_of_its_environment_is_its_own():
     assert members({"a": own}) == [("a",)]
 
 
-def test_a_schedule_must_begin_with_a_segment():
-    falling = purerl.ConfigSchedule((0, 8), (FAST, SLOW))
-    with pytest.raises(ConfigError, match="segment_updates must divide 8"):
-        purerl.compare(CONFIG, {"a": falling}, **SMALL, segment_updates=3)
-
-
 @pytest.mark.parametrize("name", slow_but(presets.names(), *QUICK))
 def test_a_whole_config_is_trained_as_it_is(name):
     """It is cut into what it changes of another config; together they are it again."""
@@ -201,8 +166,7 @@ def test_a_whole_config_is_trained_as_it_is(name):
     assert type(entered.trained) is type(expected)
     assert _plain(entered.trained) == _plain(expected)
     (part,) = make_parts([entered])
-    (numbers,) = part.overrides
-    first = jax.tree.map(lambda x: x[0], numbers)
+    first = jax.tree.map(lambda x: x[0], part.overrides)
     assert _plain(part.bound.at(first)) == _plain(expected)
 
 

@@ -1,7 +1,5 @@
 """A comparison in trackers: every setting once, when it has been trained."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -58,11 +56,3 @@ def test_settings_are_told_as_they_end_and_the_others_when_it_goes_on(
     second.rows |= first.rows
     second.members |= first.members
     check(second, result)
-
-
-def test_a_comparison_is_sent_later(tmp_path):
-    told, out = Told(), tmp_path / "out"
-    result = purerl.compare(CONFIG, SETTINGS, out=out, **OPTIONS)
-    assert purerl.track(out, [told])
-    check(told, result)
-    assert json.loads((out / "trackers.json").read_text())["told"]["total"] == 2

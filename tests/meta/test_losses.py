@@ -1,9 +1,5 @@
 """Learned losses: the axioms over random parameters, starts, files, pictures."""
 
-import json
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,21 +79,6 @@ def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
     purerl.make_train(purerl.PPOConfig(**{field: again}))  # any training takes it
 
 
-def test_every_part_is_read_by_a_program_that_imports_nothing_else(tmp_path):
-    parts = [losses.DPODrift(), purerl.optimisers.Adam(), purerl.rules.ReturnRule()]
-    files = [
-        str(purerl.save_part(part, tmp_path / f"{number}{suffix}"))
-        for number, part in enumerate(parts)
-        for suffix in (".npz", ".yaml")
-    ]
-    code = "import sys, purerl; print(*map(purerl.load_part, sys.argv[1:]), sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *files], capture_output=True, text=True, check=True
-    )
-    names = [line.partition("(")[0] for line in done.stdout.splitlines()]
-    assert names == ["DPODrift"] * 2 + ["Adam"] * 2 + ["ReturnRule"] * 2
-
-
 def test_what_is_no_artifact(tmp_path):
     with pytest.raises(ConfigError, match=r"written to .yaml or .yml or .npz"):
         purerl.save_loss(losses.ClipDrift(), tmp_path / "loss.pkl")
@@ -114,42 +95,11 @@ def test_what_is_no_artifact(tmp_path):
         purerl.load_loss(tmp_path / "pickled.npz")
 
 
-def test_an_artifact_of_other_fields_is_refused(tmp_path):
-    header = json.dumps({"type": "ClipDrift", "clip_eps": 0.2, "gone": 1.0})
-    path = tmp_path / "old.npz"
-    np.savez(path, header=np.frombuffer(header.encode(), np.uint8))
-    with pytest.raises(ConfigError, match=r"save_loss of this version wrote, or it is"):
-        purerl.load_loss(path)
-
-
-def test_networks_by_their_sizes():
-    loss = serialise.parse_part(
-        "MLPValueLoss(hidden_sizes=(4, 2), inputs='pair')", "loss"
-    )
-    assert [kernel.shape for kernel, _ in loss.params] == [(2, 4), (4, 2), (2, 1)]
-    assert not any(np.any(x) for x in jax.tree.leaves(loss))
-    drift = serialise.parse_part(
-        "MLPDrift(init='random', seed=1, hidden_size=3)", "loss"
-    )
-    expected = losses.MLPDrift.create(jax.random.key(1), 3)
-    assert_same_bits(drift, expected)
-
-
 def test_the_curve_of_a_value_loss_is_its_values_and_slopes():
     errors = jnp.array([-2.0, 0.0, 3.0])
     value, slope = loss_plots.curve(losses.SquaredError(), errors, target=7.0)
     np.testing.assert_allclose(value, [2.0, 0.0, 4.5], rtol=1e-6)
     np.testing.assert_allclose(slope, errors, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_map_of_a_drift_and_the_slope_of_its_objective():
-    ratios, advantages = jnp.array([0.5, 1.0, 1.5]), jnp.array([-1.0, 2.0])
-    found = loss_plots.drift_map(losses.ClipDrift(0.2), ratios, advantages)
-    # relu((r - clip(r)) A): rows are advantages.
-    np.testing.assert_allclose(found, [[0.3, 0, 0], [0, 0, 0.6]], atol=1e-6)
-    slope = loss_plots.objective_slope(losses.ClipDrift(0.2), ratios, 2.0)
-    np.testing.assert_allclose(slope, [2.0, 2.0, 0.0], atol=1e-6)
 
 
 @pytest.mark.slow

@@ -102,24 +102,6 @@ def key_data(state):
     return np.asarray(jax.random.key_data(state.agents.key))
 
 
-def test_a_step_size_can_follow_a_schedule(training, key):
-    """Steps of Adam with half, and then with a quarter, of the step size."""
-    state = jax.jit(training.init)(key)
-    halved = purerl.meta_train(
-        CONFIG,
-        "learning_rate",
-        agents=AGENTS,
-        unroll=2,
-        tasks=TASKS,
-        meta_learning_rate=lambda count: RATE / 2.0 ** (count + 1),
-    )
-    gradient = {"learning_rate": jnp.float32(0.3)}
-    own, opt_state = halved.optim.update(gradient, halved.optim.init(state.values))
-    np.testing.assert_allclose(own["learning_rate"], -RATE / 2, rtol=1e-4)
-    own, _ = halved.optim.update(gradient, opt_state)
-    np.testing.assert_allclose(own["learning_rate"], -RATE / 4, rtol=1e-4)
-
-
 def test_every_task_is_drawn(training):
     births = jax.jit(training._births)
     drawn = [
@@ -146,23 +128,6 @@ def test_an_agent_without_a_finite_gradient_is_left_out_and_begins_again(
     again, metrics = step(after)
     assert metrics["failed"] == 0
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(again.agents.params))
-
-
-def test_a_scan_agrees_with_a_loop(training, compiled, key):
-    init, step = compiled
-    state = init(key)
-    scanned = jax.jit(
-        lambda s: jax.lax.scan(lambda s, _: training.step(s), s, length=3)
-    )
-    last, metrics = scanned(state)
-    for number in range(3):
-        state, row = step(state)
-        np.testing.assert_allclose(
-            metrics["objective"][number], row["objective"], rtol=1e-3, atol=1e-5
-        )
-    assert_same_bits(last.task, state.task)
-    assert_same_bits(last.left, state.left)
-    assert_close(last.values, state.values)
 
 
 def test_a_state_that_was_saved_goes_on_with_the_same_bits(compiled, key, tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 
 import purerl
-from purerl.search import folder
 from tests.helpers import assert_same_bits
 
 from .conftest import HALVING, PBT, SEED
@@ -14,28 +13,6 @@ SEARCHES = {"pbt": (purerl.pbt, PBT), "halving": (purerl.halving, HALVING)}
 def search(kind, config, axes, **changes):
     call, options = SEARCHES[kind]
     return call(config, axes, searches=[SEED], **{**options, **changes})
-
-
-class KilledError(Exception):
-    """In place of a kill: nothing after it runs."""
-
-
-@pytest.fixture
-def begun(tiny, axes, tmp_path, monkeypatch):
-    """Makes the folder of a search that died after its first record."""
-    save = folder.save_step
-
-    def save_and_die(*args):
-        save(*args)
-        raise KilledError
-
-    def begin(kind):
-        with monkeypatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr(folder, "save_step", save_and_die)
-            search(kind, tiny, axes, out=tmp_path)
-        return tmp_path
-
-    return begin
 
 
 @pytest.mark.slow(optimised=False)

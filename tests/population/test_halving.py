@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.acting.evaluate import evaluate
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.programs import Members
 from purerl.population.space import Space, evaluation_keys, member_keys
@@ -15,10 +16,6 @@ def search(config, axes, **changes):
     return purerl.halving(config, axes, searches=[SEED], **{**HALVING, **changes})
 
 
-def outcome(result):
-    return result.states, result.steps
-
-
 @pytest.fixture(scope="module")
 def whole(tiny, axes):
     return search(tiny, axes)
@@ -26,11 +23,9 @@ def whole(tiny, axes):
 
 @pytest.mark.slow(optimised=False)
 def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, whole):
-    space = Space(tiny, axes)
-    size = whole.plan.size
-    everyone = Members(
-        member_keys((SEED,), size), space.overrides(space.draws(size, [SEED]))
-    )
+    space, size = Space(tiny, axes), whole.plan.size
+    hyper = space.draws(size, [SEED])
+    everyone = Members(member_keys((SEED,), size), space.overrides(hyper))
     survivors = whole.steps[-1].after.alive
     assert len(survivors) == 5
     bound = purerl.train.bind(tiny)
@@ -50,11 +45,9 @@ def test_the_best_third_of_each_bracket_goes_on(whole):
         assert tuple((mine == update).sum() for update in (2, 6, 20)) == counts
     scores = data.score.values
     for number, rung in ((0, 0), (0, 1), (1, 1)):
-        here = np.flatnonzero(
-            (bracket == number) & (trained >= data.updates[rung].item())
-        )
-        gone = here[trained[here] == data.updates[rung].item()]
-        kept = np.setdiff1d(here, gone)
+        end = data.updates[rung].item()
+        here = (bracket == number) & (trained >= end)
+        gone, kept = here & (trained == end), here & (trained > end)
         assert scores[kept, rung].min() >= scores[gone, rung].max()
     # Who was dropped has no later score.
     assert np.isnan(scores[trained == 2, 1:]).all()
@@ -113,17 +106,11 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     assert whole.steps[0].outcome.fresh.env_steps.shape == (17,)
     frozen = {"learning_rate": [1e-30]}  # nobody learns, so all that differs is init
     result = search(tiny, frozen, brackets="one")
-    best = result.best()
+    best, env = result.best(), result.space.bound.env
     key = evaluation_keys(np.array([SEED]), len(result.milestones) - 1)[0]
-    evaluation = purerl.acting.evaluate.evaluate(
-        result.space.bound.env,
-        result.space.bound.env.default_params,
-        best.policy(),
-        key,
-        num_episodes=tiny.eval_episodes,
-        max_steps=tiny.eval_max_steps,
-    )
-    assert best.score == pytest.approx(float(evaluation.episode_return.mean()))
+    sizes = {"num_episodes": tiny.eval_episodes, "max_steps": tiny.eval_max_steps}
+    played = evaluate(env, env.default_params, best.policy(), key, **sizes)
+    assert best.score == pytest.approx(float(played.episode_return.mean()))
 
 
 def test_training_returns_may_be_the_score(tiny, axes):

@@ -3,13 +3,14 @@
 import jax
 import numpy as np
 
+import purerl
+from purerl.execution.cohort import FreshReturns
 from purerl.execution.programs import Members
 from purerl.population.halving import HalvingSearch
 from purerl.population.pbt import PBTSearch
-from purerl.population.search import Fitness
+from purerl.population.search import Fitness, measure
 from purerl.population.space import Space, child_keys
-from purerl.search.drive import Executor
-from purerl.search.protocol import Outcome, Request
+from purerl.search.protocol import Outcome, Request, Search
 from purerl.train import bind
 
 from .conftest import SEED
@@ -27,14 +28,10 @@ def pbt_search(tiny, axes, fitness="evaluation"):
     return PBTSearch(Space(tiny, axes), (SEED,), options)
 
 
-def test_a_round_draws_its_own_parents(tiny, axes):
+def test_a_round_draws_its_own_parents_and_steps(tiny, axes):
     search = pbt_search(tiny, axes)
     found = Fitness(np.arange(6.0), np.zeros(6, bool))
     assert len({tuple(search._exploit(found, number)) for number in range(5)}) > 1
-
-
-def test_a_round_moves_by_its_own_draws(tiny, axes):
-    search = pbt_search(tiny, axes)
     hyper, parents = search.init().hyper, np.array([5, 4, 3, 3, 4, 5])
     moved = [search._explore(hyper, parents, number) for number in range(5)]
     assert len({tuple(one["learning_rate"]) for one in moved}) > 1
@@ -67,34 +64,46 @@ def test_a_rung_is_judged_by_episodes_of_its_own(tiny, axes):
     assert len(keys) == 3 and len(np.unique(np.stack(keys), axis=0)) == 3
 
 
-def outcome(episodes, returns):
-    column = {"episodes": episodes, "episode_return": returns}
-    train = {name: np.asarray(x, float)[:, None] for name, x in column.items()}
-    return Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
-
-
-def test_where_no_episode_ended_the_held_return_counts(tiny, axes):
-    search = pbt_search(tiny, axes, "final_return")
-    state, held = search.init(), outcome([0, 1] * 3, [1.0, 9.0, 3.0, 9.0, np.nan, 9.0])
-    after = search.tell(state, search.ask(state), held)
-    np.testing.assert_array_equal(after.score, [1, 9, 3, 9, np.nan, 9])
-
-
-def test_a_copy_holds_its_parents_return(tiny, axes):
-    # Episodes of 32 steps, and 16 an update: they end in every second one.
-    config = tiny.replace(
-        env="Acrobot-v1", env_params={"max_steps_in_episode": 32}, num_evaluations=0
+def test_a_score_is_that_of_its_kind():
+    train = {"episodes": [0, 1] * 3, "episode_return": [1, 9, 3, 9, np.nan, 9]}
+    train = {name: np.asarray(x, float)[:, None] for name, x in train.items()}
+    held = Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
+    # Where no episode ended the return of before counts.
+    found = measure(held, "final_return")
+    np.testing.assert_array_equal(found.score, [1, 9, 3, 9, np.nan, 9])
+    assert not found.diverged.any()
+    planned = np.arange(24.0).reshape(6, 2, 2)
+    planned[0, -1] = np.nan  # Of an evaluation a bad sign.
+    found = measure(
+        held._replace(evaluation={"episode_return": planned}), "final_return"
     )
-    executor = Executor(bind(config), lanes=2, length=1)
+    np.testing.assert_array_equal(found.score, [np.nan, *planned[1:, -1].mean(-1)])
+    assert found.diverged.tolist() == [True] + [False] * 5
+    fresh = FreshReturns(np.arange(6.0), np.full(6, 8))
+    judged = held._replace(fresh=fresh, diverged_at=np.array([3] + [-1] * 5))
+    found = measure(judged, "evaluation")
+    np.testing.assert_array_equal(found.score, [np.nan, 1, 2, 3, 4, 5])
+    assert np.isnan(measure(held, "evaluation").score).all()  # Between two rungs.
+
+
+def test_a_copy_holds_its_parents_return(tiny):
+    # Episodes of 32 steps, and 16 an update: they end in every second one.
+    config = tiny.replace(env="Acrobot-v1", env_params={"max_steps_in_episode": 32})
     members = Members(jax.vmap(jax.random.key)(np.arange(2)), {})
-    first = executor.run(Request(members, until=2))
-    returns = first.train["episode_return"][:, -1]
-    assert (first.train["episodes"][:, -1] == 2).all()
-    np.testing.assert_array_equal(returns, [-32, -32])
-    # Told apart by hand, as no agent reaches the goal so soon.
-    first.train["episode_return"][:, -1] = [-31, -32]
     copied = Request(members, 3, np.array([0, 0]), is_copy=np.array([False, True]))
-    second = executor.run(copied, first)
+    requests = [Request(members, until=2), copied, None]
+
+    def tell(number, request, outcome):
+        if number == 0:  # Told apart by hand, as no agent reaches the goal so soon.
+            outcome.train["episode_return"][:, -1] += [1, 0]
+        return number + 1
+
+    spec = {"config": {}, "options": {}, "seeds": [0]}
+    asks = {"init": lambda: 0, "ask": requests.__getitem__, "tell": tell}
+    search = Search("mine", bind(config), spec, (64, 32), 2, 1, **asks)
+    first, second = (x.outcome for x in purerl.drive(search, progress=False).steps)
+    assert (first.train["episodes"][:, -1] == 2).all()
+    np.testing.assert_array_equal(first.train["episode_return"][:, -1], [-31, -32])
     assert (second.train["episodes"] == 0).all()
     np.testing.assert_array_equal(second.train["episode_return"], [[-31], [-31]])
 

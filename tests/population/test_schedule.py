@@ -42,10 +42,8 @@ def test_a_change_to_the_same_value_changes_nothing(tiny, both):
     assert idle.merged() == ConfigSchedule((0, 16), (HIGH, LOW))
     same = ConfigSchedule((0, 8), (HIGH, HIGH))
     again = purerl.train_schedules(tiny, same, seeds=[2, 5], lanes=2)
-    assert_same_bits(
-        jax.tree.map(lambda x: x[0], again.state),
-        jax.tree.map(lambda x: x[0], both.state),
-    )
+    states = (jax.tree.map(lambda x: x[0], found.state) for found in (again, both))
+    assert_same_bits(*states)
     np.testing.assert_array_equal(again.score[0], both.score[0])
 
 
@@ -65,15 +63,17 @@ def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
 def test_a_number_that_is_read_once_may_be_the_same_in_all_pieces():
     config = purerl.TabularConfig(total_timesteps=32, num_steps=8, num_evaluations=0)
     values = ({"initial_value": 3.0, "epsilon": e} for e in (0.1, 0.5))
-    trained = purerl.train_schedules(
-        config, ConfigSchedule((0, 2), tuple(values)), progress=False
-    )
+    schedule = ConfigSchedule((0, 2), tuple(values))
+    trained = purerl.train_schedules(config, schedule, progress=False)
     assert np.asarray(trained.state.params["q"]).max() == 3.0
 
 
 def test_at_says_what_an_update_is_made_with():
     schedule = ConfigSchedule((0, 8), (HIGH, LOW))
     assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]
+
+
+STATIC = ConfigSchedule((0, 4), ({"num_envs": 4}, {"num_envs": 2}))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,7 @@ def test_at_says_what_an_update_is_made_with():
         (ConfigSchedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
         (ConfigSchedule((0, 20), (LOW, HIGH)), {}, "piece at update 20 is after"),
         (ConfigSchedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),
-        (
-            ConfigSchedule((0, 4), ({"num_envs": 4}, {"num_envs": 2})),
-            {},
-            "numbers only",
-        ),
+        (STATIC, {}, "numbers only"),
         ([], {}, "needs schedules that all set"),
     ],
 )
@@ -101,12 +97,8 @@ def test_schedules_that_cannot_be_are_refused(tiny, schedule, options, words):
 
 PROBE = purerl.PPOConfig(
     env="probe/constant-reward",  # Every episode returns the parameter.
-    num_envs=2,
-    num_steps=8,
-    num_minibatches=2,
-    total_timesteps=6 * 16,
-    hidden_sizes=(4,),
-    num_evaluations=0,
+    **{"num_envs": 2, "num_steps": 8, "total_timesteps": 6 * 16},
+    **{"num_minibatches": 2, "hidden_sizes": (4,), "num_evaluations": 0},
 )
 
 
@@ -123,11 +115,11 @@ def test_a_loop_around_step_has_an_environment_of_its_own_in_every_update():
     def algorithm(reward):
         return purerl.make_algorithm(PROBE.replace(env_params={"reward": reward}))
 
-    def train(key, rewards):
-        def update(state, reward):
-            state, metrics = algorithm(reward).step(state)
-            return state, metrics["episode_return"]
+    def update(state, reward):
+        state, metrics = algorithm(reward).step(state)
+        return state, metrics["episode_return"]
 
+    def train(key, rewards):
         return jax.lax.scan(update, algorithm(rewards[0]).init(key), rewards)[1]
 
     rewards = np.linspace(0.25, 1.0, 4, dtype=np.float32)

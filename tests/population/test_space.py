@@ -1,14 +1,12 @@
 import math
 
-import jax
 import numpy as np
 import pytest
 
 import purerl
-from purerl.algorithms import ALGORITHMS
-from purerl.config import config_dataclass
 from purerl.population.space import Space, perturb
 from purerl.space.axes import Choice, LogUniform, Uniform, expand
+from tests.helpers import ordered
 
 
 @pytest.mark.parametrize(
@@ -42,36 +40,27 @@ def test_explored_values_stay_in_bounds_and_are_resampled_as_often_as_asked(tiny
         "gamma": purerl.uniform(0.9, 0.99),
         "entropy_coef": [0.0, 0.01, 0.1],
     }
-    space = Space(tiny, axes)
-    hyper = {"learning_rate": 3e-4, "gamma": 0.95, "entropy_coef": 1.0}
-    resampled = 0
+    space, resampled = Space(tiny, axes), 0
+    hyper = middle = {"learning_rate": 3e-4, "gamma": 0.95, "entropy_coef": 1.0}
+    steps = {perturb(space.axes["learning_rate"], 3e-4, f) for f in (0.8, 1.25)}
     for number in range(400):
         hyper = space.explore(hyper, (0, number), (0.8, 1.25), 0.5)
         assert 1e-4 <= hyper["learning_rate"] <= 1e-3
         assert 0.9 <= hyper["gamma"] <= 0.99
         assert hyper["entropy_coef"] in (0.0, 1.0, 2.0)
-    middle = {"learning_rate": 3e-4, "gamma": 0.95, "entropy_coef": 1.0}
-    steps = {perturb(space.axes["learning_rate"], 3e-4, f) for f in (0.8, 1.25)}
-    for number in range(400):
         moved = space.explore(middle, (1, number), (0.8, 1.25), 0.5)
         resampled += moved["learning_rate"] not in steps
     assert 160 < resampled < 240  # 200 +- 4 standard deviations of 10
 
 
 def test_without_resampling_every_value_moves_one_step(tiny, axes):
-    space = Space(tiny, axes)
+    space, factors = Space(tiny, axes), (0.8, 1.25)
     hyper = {"learning_rate": 1e-3, "gamma": 0.95, "entropy_coef": 1.0}
-    seen = set()
-    for number in range(40):
-        moved = space.explore(hyper, (number,), (0.8, 1.25), 0.0)
-        seen.add(tuple(round(value, 9) for value in moved.values()))
-    rates, gammas, places = zip(*seen, strict=True)
-    assert set(rates) == {8e-4, 1.25e-3}
-    assert set(places) == {0.0, 2.0}
-    assert set(gammas) == {
-        round(0.95 + s * math.log(1.25) * 0.099 / 2, 9) for s in (-1, 1)
-    }
-    assert len(seen) == 8  # each axis moves by itself
+    moved = [space.explore(hyper, (number,), factors, 0.0) for number in range(40)]
+    for name, axis in space.axes.items():
+        reached = {perturb(axis, hyper[name], factor) for factor in factors}
+        assert {one[name] for one in moved} == reached
+    assert len({tuple(one.values()) for one in moved}) == 8  # each axis by itself
 
 
 def test_an_axis_more_leaves_the_draws_of_the_others_as_they_are(tiny, axes):
@@ -135,28 +124,13 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence(tiny, axes, words):
         Space(tiny, axes)
 
 
-@config_dataclass
-class Ordered(purerl.PPOConfig):
-    """PPO of which one of two numbers must be small."""
-
-    def check_numbers(self):
-        known = not isinstance(self.entropy_coef, jax.core.Tracer)
-        if known and self.entropy_coef > 0.5 and self.gamma > 0.5:
-            raise purerl.ConfigError("one of entropy_coef and gamma must be small.")
-
-
 def test_numbers_that_are_wrong_together_are_neither_drawn_nor_moved_to(monkeypatch):
-    entry = ALGORITHMS["ppo"]._replace(config=Ordered)
-    monkeypatch.setitem(ALGORITHMS, "ordered", entry)
-    config = Ordered(entropy_coef=0.1, gamma=0.1)
+    config = ordered(monkeypatch, entropy_coef=0.1, gamma=0.1)
     axes = {"entropy_coef": purerl.uniform(0.4, 0.6), "gamma": purerl.uniform(0.4, 0.6)}
-    space = Space(config, axes)
+    space, up = Space(config, axes), (2.0, 2.0)
     with pytest.raises(purerl.ConfigError, match=r"at entropy_coef=0.5.*must be small"):
         space.draws(64, [0])
-    up = (2.0, 2.0)
-    assert space.explore({"entropy_coef": 0.41, "gamma": 0.41}, (0,), up, 0.0) == {
-        "entropy_coef": pytest.approx(0.41 + np.log(2) * 0.1),
-        "gamma": pytest.approx(0.41 + np.log(2) * 0.1),
-    }
+    moved = space.explore({"entropy_coef": 0.41, "gamma": 0.41}, (0,), up, 0.0)
+    assert moved == pytest.approx(dict.fromkeys(axes, 0.41 + np.log(2) * 0.1))
     held = {"entropy_coef": 0.45, "gamma": 0.52}
     assert space.explore(held, (0,), up, 0.0) == held

@@ -183,19 +183,19 @@ def test_tables_of_few_seeds_name_the_range():
     dataset = synthetic.grid().isel(seed=slice(4))
     table = best_table(dataset)
     assert "range of 4" in [column.header for column in table.columns]
-    few = result.compare(0, range(3), [1.0, 2.0, 4.0], [0.0, 0.0, 0.0])
+    few = result.compare(0, range(3), [[1.0, 2.0, 4.0], [0.0] * 3])
     assert (few.best.low, few.best.high) == (1.0, 4.0)
     headers = [column.header for column in holdout_table(few).columns]
     assert "range of 3" in headers
     cells = [row[1:] for row in few.headings_and_rows()[1]]
     assert cells[0] == cells[2] == ["2.33", "1.00 to 4.00", "0"]
-    whole = result.compare(0, range(12), np.arange(12.0), np.zeros(12))
+    whole = result.compare(0, range(12), [np.arange(12.0), np.zeros(12)])
     headers = [column.header for column in holdout_table(whole).columns]
     assert "95% interval" in headers
 
 
 def test_a_held_out_seed_that_diverged_is_worth_the_worst_of_both():
-    found = result.compare(0, range(3), [5.0, None, 9.0], [4.0, 2.0, float("inf")])
+    found = result.compare(0, range(3), [[5.0, None, 9.0], [4.0, 2.0, np.inf]])
     assert found.best.mean == pytest.approx((5 + 2 + 9) / 3)
     assert found.default.mean == pytest.approx((4 + 2 + 2) / 3)
     assert found.difference.mean == pytest.approx((1 + 0 + 7) / 3)
@@ -203,10 +203,10 @@ def test_a_held_out_seed_that_diverged_is_worth_the_worst_of_both():
     assert [part.diverged for part in held] == [1, 1, 2]
     np.testing.assert_array_equal(found.best.scores, [5.0, np.nan, 9.0])
     assert "worst score of both" in str(holdout_table(found).caption)
-    assert holdout_table(result.compare(0, [0], [1.0], [0.0])).caption is None
-    gone = result.compare(0, range(2), [None, None], [1.0, 2.0])
+    assert holdout_table(result.compare(0, [0], [[1.0], [0.0]])).caption is None
+    gone = result.compare(0, range(2), [[None, None], [1.0, 2.0]])
     assert (gone.best.mean, gone.default.mean) == (1.0, 1.5)
-    nothing = result.compare(0, range(2), [None, None], [None, None])
+    nothing = result.compare(0, range(2), [[None, None], [None, None]])
     assert np.isnan(nothing.difference.mean) and nothing.difference.diverged == 2
     assert result.holdout_dict(nothing)["best"]["mean"] is None
 

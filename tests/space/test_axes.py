@@ -82,17 +82,10 @@ def test_a_field_of_whole_numbers_draws_whole_ones(name, params):
     assert {repr(point[name]) for point in points} == {"2", "3", "4"}
 
 
-def test_a_list_is_a_choice_and_another_distribution_is_refused():
-    class Own:
-        def draw(self, rng):
-            return rng.normal()
-
+def test_a_list_is_a_choice():
     assert read_axis("a", [1, (2,)]) == purerl.choice([1, (2,)])
     assert ends(purerl.choice([1, 2, 3])) == (1, 2, 3)
     assert ends(purerl.uniform(1, 3)) == (1, 3)
-    with pytest.raises(ConfigError, match="'a' must have ends or values, got O"):
-        read_axis("a", Own())
-    assert len(expand({"a": Own()}, "random", 3).points) == 3  # a sweep draws it
 
 
 def test_axes_are_read_as_they_were_written():

@@ -1,4 +1,3 @@
-import jax
 import numpy as np
 import pytest
 
@@ -43,13 +42,3 @@ def tiny():
 def whole(tiny):
     """Three learning rates, five seeds, in memory."""
     return run_sweep(tiny, {"learning_rate": RATES}, seeds=5)
-
-
-@pytest.fixture
-def one_core(monkeypatch):
-    """As on a machine where JAX has one worker."""
-    from purerl.scale import devices
-
-    monkeypatch.setattr(devices, "num_cores", lambda: 1)
-    assert len(devices.make_workers()) == 1
-    return jax.local_devices()[0]

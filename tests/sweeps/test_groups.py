@@ -1,12 +1,9 @@
 import math
 
-import jax
 import numpy as np
 import pytest
 
 import purerl
-from purerl.algorithms import ALGORITHMS
-from purerl.config import config_dataclass
 from purerl.envs.wrappers import Randomised
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
@@ -14,7 +11,7 @@ from purerl.space.axes import expand
 from purerl.sweeps import groups as grouping
 from purerl.sweeps.groups import group_points, member_id
 from purerl.sweeps.loop import group_label
-from tests.helpers import tiny_config
+from tests.helpers import assert_same_bits, ordered, tiny_config
 
 from .conftest import outline_of
 
@@ -197,44 +194,24 @@ def test_points_looked_at_alone_or_together_are_the_same(monkeypatch):
         assert one.group.name == two.group.name
         assert list(one.ids) == list(two.ids)
         assert len(set(one.ids)) == one.num_members == 48
-        same = jax.tree.map(
-            np.array_equal, one.members.overrides, two.members.overrides
-        )
-        assert all(jax.tree.leaves(same))
+        assert_same_bits(one.members.overrides, two.members.overrides)
         assert list(one.members.overrides) == list(two.members.overrides)
 
 
 @pytest.mark.parametrize("bad", [-1e-3, 0, math.inf])
 def test_a_bad_number_among_many_points_is_named(bad):
     rates = [1e-3, 2e-3, bad, 3e-3]
-    with pytest.raises(
-        purerl.ConfigError, match=r"at learning_rate=.*learning_rate must"
-    ):
+    words = r"at learning_rate=.*learning_rate must"
+    with pytest.raises(purerl.ConfigError, match=words):
         outline_of(tiny_config(), {"learning_rate": rates}, 1)
 
 
-@config_dataclass
-class Ordered(purerl.PPOConfig):
-    """PPO whose entropy bonus must not be above its discount."""
-
-    def check_numbers(self):
-        if not isinstance(self.gamma, jax.core.Tracer):
-            if self.entropy_coef > self.gamma:
-                raise purerl.ConfigError("entropy_coef must be at most gamma.")
-
-
-@pytest.fixture
-def ordered(monkeypatch):
-    entry = ALGORITHMS["ppo"]._replace(config=Ordered)
-    monkeypatch.setitem(ALGORITHMS, "ordered", entry)
-    return Ordered(total_timesteps=256, num_envs=2, num_steps=8)
-
-
-def test_every_point_is_refused_whose_numbers_are_wrong_together(ordered):
+def test_every_point_is_refused_whose_numbers_are_wrong_together(monkeypatch):
+    config = ordered(monkeypatch, total_timesteps=256, num_envs=2, num_steps=8)
     points = [{"gamma": 0.9, "entropy_coef": x} for x in (0.1, 0.5, 0.95)]
-    assert group_points(ordered, points[:2])[0].points == (0, 1)
-    with pytest.raises(purerl.ConfigError, match=r"entropy_coef=0.95: .* most gamma"):
-        group_points(ordered, points)
+    assert group_points(config, points[:2])[0].points == (0, 1)
+    with pytest.raises(purerl.ConfigError, match=r"entropy_coef=0.95: one of"):
+        group_points(config, points)
 
 
 def test_a_number_is_checked_by_the_field_of_its_own_algorithm():

@@ -40,13 +40,10 @@ def run_two(*folders):
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     code, cache = textwrap.dedent(CHILD), jax.config.jax_compilation_cache_dir
+    command = [sys.executable, "-c", code, cache, port]
+    pipes = {"cwd": os.getcwd(), "stdout": subprocess.PIPE, "text": True}
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, cache, port, str(process), *folders[process]],
-            cwd=os.getcwd(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([*command, str(process), *folders[process]], **pipes)
         for process in (0, 1)
     ]
     printed = [child.communicate(timeout=300)[0] for child in children]
@@ -108,12 +105,13 @@ def test_others_are_waited_for_however_long_it_takes(monkeypatch):
 
 
 def test_an_error_of_the_coordinator_is_no_lateness(monkeypatch):
-    class Gone(Coordinator):
-        def blocking_key_value_get(self, place, milliseconds):
-            raise jax.errors.JaxRuntimeError("UNAVAILABLE: connection refused")
+    def gone(place, milliseconds):
+        raise jax.errors.JaxRuntimeError("UNAVAILABLE: connection refused")
 
+    coordinator = Coordinator(0)
+    coordinator.blocking_key_value_get = gone
     monkeypatch.setattr(hosts, "count", lambda: 2)
-    monkeypatch.setattr(hosts, "_client", lambda: Gone(0))
+    monkeypatch.setattr(hosts, "_client", lambda: coordinator)
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
         hosts.barrier()
 
@@ -131,23 +129,14 @@ def test_sums_over_processes_are_exact(monkeypatch):
     np.testing.assert_array_equal(hosts.all_min([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"},
-        {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
-    ],
-)
-def test_launchers_are_noticed(monkeypatch, environment):
+@pytest.mark.parametrize("names", hosts._LAUNCHERS)
+def test_launchers_are_noticed(monkeypatch, names):
     assert not hosts.launched()
-    for name, value in environment.items():
+    for name, value in zip(names, ("1", "4"), strict=True):
         monkeypatch.setenv(name, value)
     assert hosts.launched()
-
-
-def test_one_task_of_slurm_is_no_job_of_several(monkeypatch):
-    monkeypatch.setenv("SLURM_PROCID", "0")
-    monkeypatch.setenv("SLURM_NTASKS", "1")
+    # One task is no job of several.
+    monkeypatch.setenv(names[1], "1")
     hosts.join()
     assert hosts.count() == 1
 

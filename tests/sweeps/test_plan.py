@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import jax
 import pytest
 
@@ -7,10 +9,9 @@ from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import plan
 from purerl.train import bind
+from tests.helpers import tiny_config
 
 from .conftest import assert_equal
-
-GIB = 2.0**30
 
 
 def test_the_bytes_of_blocks_that_are_held_and_of_those_that_are_advanced():
@@ -84,44 +85,33 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("2GB", 2e9),
-        ("512MiB", 2**29),
-        ("1.5 GiB", 1.5 * GIB),
+        *[("2GB", 2e9), ("512MiB", 2**29), ("1.5 GiB", 1.5 * 2**30)],
+        *[("GB", None), ("-1GB", None), ("2 gigs", None), ("nan", None)],
     ],
 )
 def test_bytes_as_people_write_them(text, number):
-    assert memory.parse_bytes(text) == number
-
-
-@pytest.mark.parametrize("text", ["GB", "-1GB", "2 gigs", "nan"])
-def test_bad_bytes_get_a_sentence(text):
+    if number is not None:
+        assert memory.parse_bytes(text) == number
+        return
     with pytest.raises(purerl.ConfigError, match="memory_limit must be a positive"):
         memory.parse_bytes(text)
 
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):
     rates = {1: 10.0, 2: 20.0, 4: 12.0, 8: 11.0, 16: 99.0}
-    monkeypatch.setattr(plan, "rate", lambda p, block, *a: rates[block.size])
+    model = memory.MemoryModel(1, 0, 0)
+    made = SimpleNamespace(compile_seconds=0.0, memory=lambda: model)
+    cache = SimpleNamespace(get=lambda *args: made)
+    monkeypatch.setattr(plan, "current_cache", lambda: cache)
+    monkeypatch.setattr(plan, "rate", lambda program, block, *_: rates[block.size])
+    workers = len(make_workers())
 
-    class Built:
-        compile_seconds = 0.0
+    def measured(limit):
+        widths, limit = list(rates), limit * workers
+        return plan.find_lanes(tiny_config(), widths=widths, memory_limit=limit)
 
-        def __init__(self, bound, block, *args):
-            self.size = block.size
-
-        @classmethod
-        def get(cls, *args):
-            return cls(*args)
-
-        def memory(self):
-            return memory.MemoryModel(1, 0, 0)
-
-    monkeypatch.setattr(plan, "current_cache", lambda: Built)
-    members = Members(jax.random.split(jax.random.key(0), 1), {})
-    found = plan.measure_lanes(None, members, 1, [], list(rates), 100.0, 0.0)
-    assert [entry.lanes for entry in found] == [1, 2, 4, 8]
-    assert plan.best_of(found) == 2
-    found = plan.measure_lanes(None, members, 1, [], list(rates), 3.0, 0.0)
-    assert [entry.lanes for entry in found] == [1, 2]  # then the memory ends
+    assert [entry.lanes for entry in measured(100.0)] == [1, 2, 4, 8]
+    assert plan.best_of(measured(100.0)) == 2
+    assert [entry.lanes for entry in measured(3.0)] == [1, 2]  # then the memory ends
     with pytest.raises(purerl.ConfigError, match="not even 1 lanes fit"):
-        plan.measure_lanes(None, members, 1, [], list(rates), 0.5, 0.0)
+        measured(0.5)

@@ -24,15 +24,9 @@ def write_sweep(folder, axis, values, chunks=True, more=()):
     """
     points = [written({axis: value}) for value in values]
     spec = {
-        "kind": "sweep",
-        "format": store.FORMAT,
-        "config": serialise.to_dict(tiny_config()),
-        "design": "grid",
-        "axes": [axis],
-        "shape": [len(points)],
-        "points": points,
-        "seeds": [0],
-        "groups": {},
+        **{"kind": "sweep", "format": store.FORMAT, "design": "grid"},
+        **{"config": serialise.to_dict(tiny_config()), "seeds": [0], "groups": {}},
+        **{"axes": [axis], "shape": [len(points)], "points": points},
         **folders.made_with(),
     }
     store.open_folder(folder, spec, extend=False)

@@ -9,56 +9,24 @@ import pytest
 import purerl
 from purerl.execution import programs
 from purerl.execution.curves import Curves, Segment, first_bad_update
-from purerl.execution.programs import Members, Program
-from purerl.randomisation import Uniform
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
 from purerl.sweeps import store
 from purerl.sweeps.groups import written
 from purerl.sweeps.plan import SweepOptions
 from purerl.sweeps.store import compare, describe
-from purerl.train import bind
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
 
 
-@pytest.mark.slow(optimised=False)
-def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny, tmp_path):
-    drawn = {"length": Uniform(0.3, 0.9)}
-    axes = {"env_params": [{}, drawn]}
-    result = run_sweep(tiny, axes, seeds=2, out=tmp_path / "out")
-    points = purerl.load_sweep(tmp_path / "out").design.points
-    assert [point["env_params"] for point in points] == [{}, drawn]
-    for number, params in enumerate([{}, drawn]):
-        run = purerl.run(
-            tiny.replace(env_params=params),
-            seeds=2,
-            lanes=LANES,
-            segment_updates=SEGMENT,
-            progress=False,
-        )
-        found = result["episode_return"].values.reshape(2, 2, -1)[number]
-        np.testing.assert_allclose(found, run.metrics["episode_return"], rtol=1e-4)
-
-
 @pytest.mark.slow
 def test_compilations_are_the_static_groups(monkeypatch):
-    calls = []
-    compile_for = programs.compile_for
-    monkeypatch.setattr(
-        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
-    )
-    config = tiny_config(num_evaluations=1)
-    result = run_sweep(
-        config,
-        {
-            "learning_rate": [1e-3, 1e-2],
-            "num_envs": [2, 4],
-            "algorithm": ["ppo", "vpg"],
-        },
-        seeds=2,
-    )
+    calls, compile_for = [], programs.compile_for
+    count = lambda *args: calls.append(1) or compile_for(*args)  # noqa: E731
+    monkeypatch.setattr(programs, "compile_for", count)
+    axes = {"learning_rate": [1e-3, 1e-2], "num_envs": [2, 4]}
+    axes["algorithm"] = ["ppo", "vpg"]
+    result = run_sweep(tiny_config(num_evaluations=1), axes, seeds=2)
     assert result.summary["groups"] == result.summary["compilations"] == 4
     assert len(calls) == 2 * 4  # an `init` and an `advance` each
     assert result.finished and result.summary["members"] == 16
@@ -118,13 +86,8 @@ def test_the_first_bad_update_is_found():
 
 
 def test_equal_draws_are_trained_once(tiny, whole):
-    drawn = run_sweep(
-        tiny,
-        {"learning_rate": purerl.choice(RATES[:2])},
-        design="random",
-        num_points=5,
-        seeds=2,
-    )
+    axes = {"learning_rate": purerl.choice(RATES[:2])}
+    drawn = run_sweep(tiny, axes, design="random", num_points=5, seeds=2)
     assert drawn.summary["members"] == drawn.summary["trained_members"] == 4
     assert drawn.finished
     rates = drawn["episode_return"]["learning_rate"].values
@@ -198,16 +161,12 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
     out = tmp_path / "sweep"
     axes = {"learning_rate": RATES[:2]}
     run_sweep(tiny, axes, seeds=2, out=out)
+    turned, more = {"learning_rate": RATES[1::-1]}, {"learning_rate": RATES}
     for config, changed, options, words in (
         (tiny.replace(gamma=0.9), axes, {}, "gamma is 0.99 there and 0.9 here"),
         (tiny, {"learning_rate": RATES[:1]}, {}, r"2 points there and 1 here \(0 new"),
-        (tiny, {"learning_rate": RATES}, {}, r"3 here \(1 new.*--extend"),
-        (
-            tiny,
-            {"learning_rate": RATES[1::-1]},
-            {},
-            r"2 here \(0 new.*in this order",
-        ),
+        (tiny, more, {}, r"3 here \(1 new.*--extend"),
+        (tiny, turned, {}, r"2 here \(0 new.*in this order"),
         (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
     ):
         with pytest.raises(purerl.ConfigError, match=words):
@@ -259,16 +218,6 @@ def test_scores_are_the_last_evaluation(whole):
 def test_bad_options_get_a_sentence(tiny, options, words):
     with pytest.raises(purerl.ConfigError, match=words):
         run_sweep(tiny, {"learning_rate": RATES}, **options)
-
-
-@pytest.mark.slow
-def test_lanes_are_halved_until_they_fit(tiny):
-    members = Members(jax.random.split(jax.random.key(0), 4), {})
-    built = Program(bind(tiny), members, SEGMENT, make_workers())
-    block = built.memory().block(4)
-    limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
-    result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
-    assert result.summary["lanes"] == [2]
 
 
 def test_rows_of_frozen_members_are_unknown_and_counts_stay_exact():

@@ -24,14 +24,6 @@ def one_by_one(workers, tasks, one):
     return [one(workers[0], task) for task in tasks]
 
 
-@pytest.fixture
-def swept(tiny, tmp_path, capsys):
-    """A folder whose tracker has two of four members, that tracker, what was said."""
-    out, first = tmp_path / "swept", Told(fails_at=2)
-    assert run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[first]).finished
-    return out, first, capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     tiny, tmp_path, monkeypatch

@@ -78,13 +78,6 @@ def complete(study, batch=4):
     return [row.params for row in study.rows()]
 
 
-def test_a_study_goes_on_with_its_own_fitness_alone(url):
-    opened(url, fitness="training_curve")
-    assert complete(opened(url, fitness="training_curve", budget=2), batch=1)
-    with pytest.raises(purerl.ConfigError, match="fitness is 'training_curve' there"):
-        opened(url, fitness="final_return")
-
-
 def abandon(study):
     """What a killed process leaves: running trials of a process that is not there."""
     process = subprocess.Popen(["true"])
@@ -140,15 +133,6 @@ def test_a_study_killed_within_a_batch_goes_on_as_if_it_had_not_been(sampler, ur
 
 
 @pytest.mark.slow
-def test_the_default_that_was_killed_is_still_the_default(url):
-    abandon(opened(url))
-    study = opened(url)
-    study.rescue()
-    finish(study, study.ask(4))
-    assert [row.is_default for row in study.rows()] == [True, False, False, False]
-
-
-@pytest.mark.slow
 def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
     now = [0.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0])
@@ -199,7 +183,7 @@ def test_what_was_taken_away_does_not_count(url):
     second = opened(url)
     second.rescue()
     finish(second, second.ask(4))
-    assert first.report(slow[0], 1.0, 5, 5)  # to stop
+    assert first.report(slow[0], 1.0, 5)  # to stop
     finish(first, slow)
     assert second.counts().finished == 4
 
@@ -213,14 +197,6 @@ def test_a_surplus_trial_is_not_kept(url):
     assert study._within_budget([study._ask_one([])]) == []
     assert study.counts() == (0, 3, 0)
     assert len(study.rows()) == 3
-
-
-def test_beats_of_another_machine_decide_whether_it_lives():
-    watch = studies.Watch(grace=0.0)
-    other = {"id": "a", "home": "elsewhere", "pid": 1, "started": "1"}
-    assert not watch.is_dead(other, 1)
-    assert not watch.is_dead(other, 2)
-    assert watch.is_dead(other, 2)
 
 
 def test_a_heart_beats_until_its_worker_leaves(monkeypatch):
@@ -279,24 +255,11 @@ def test_a_storage_that_cannot_be_used_is_one_sentence(url):
     assert "secret" not in str(error.value)
 
 
-def test_scores_stand_at_the_steps_that_were_trained(url):
-    study = opened(url)
-    older, newer, *_ = study.ask(4)
-    older.report(1.0, 5)  # as purerl did before it stored what was trained
-    study.report(newer, 2.0, 5, 8)
-    study.report(newer, 3.0, 10, 16)
-    study.finish(newer, 3.0, {"state": "complete"})
-    curves = [row.curve for row in opened(url).rows()[:2]]
-    assert curves == [{5: 1.0}, {8: 2.0, 16: 3.0}]
-    told = [trial.intermediate_values for trial in study.trials()[:2]]
-    assert told == [{5: 1.0}, {5: 2.0, 10: 3.0}]  # of Optuna, for its pruner
-
-
 def test_lost_trials_teach_the_sampler_and_never_win(url):
     study = opened(url, budget=3)
     trials = study.ask(3)
     study.finish(trials[0], 5.0, {"state": "complete"})
-    study.report(trials[1], 9.0, 10, 12)
+    study.report(trials[1], 9.0, 10)
     study.finish(trials[1], None, {"state": "diverged"})
     study.finish(trials[2], float("nan"), {"state": "unknown"})
     assert [row.state for row in study.rows()] == ["complete", "diverged", "unknown"]
