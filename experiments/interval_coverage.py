@@ -28,7 +28,7 @@ import numpy as np
 from frame import markdown, mean_interval, options
 from scipy import stats
 
-from purerl.report.statistics.intervals import REACH
+from purerl.report.statistics import REACH
 
 RUNS = (2, 3, 4, 5, 8, 10, 12, 16, 32)
 RESAMPLES = 1_000

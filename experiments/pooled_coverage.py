@@ -14,7 +14,6 @@ from frame import markdown, options
 from interval_coverage import DISTRIBUTIONS
 
 from purerl.report import statistics
-from purerl.report.statistics import resampling
 
 NAMES = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
 SHAPES = (  # Statistic, runs of each task, tasks.
@@ -46,8 +45,8 @@ def coverage(
     for number in range(repeats):
         scores = DISTRIBUTIONS[name][0](rng, (runs, tasks))
         scores = np.sort(scores, axis=0)
-        draw = resampling.statistic_of(scores, statistic)
-        draws = resampling.bootstrap(draw, np.isfinite(scores), RESAMPLES, number)
+        draw = statistics.statistic_of(scores, statistic)
+        draws = statistics.bootstrap(draw, np.isfinite(scores), RESAMPLES, number)
         plain = np.quantile(draws, (0.025, 0.975))
         printed = statistics.estimate(
             scores, statistic, resamples=RESAMPLES, seed=number

@@ -61,12 +61,12 @@ from purerl.population.schedules import ConfigSchedule as ConfigSchedule
 from purerl.population.schedules import Scheduled as Scheduled
 from purerl.population.schedules import train_schedules as train_schedules
 from purerl.population.search import BestMember as BestMember
-from purerl.report.evaluating import Evaluated as Evaluated
-from purerl.report.evaluating import evaluate as evaluate
 from purerl.report.folder import load as load
 from purerl.report.folder import track as track
-from purerl.report.rendering import Rendering as Rendering
-from purerl.report.rendering import render as render
+from purerl.report.playing import Evaluated as Evaluated
+from purerl.report.playing import Rendering as Rendering
+from purerl.report.playing import evaluate as evaluate
+from purerl.report.playing import render as render
 from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult
 from purerl.runner.result import load_run as load_run

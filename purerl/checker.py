@@ -7,7 +7,7 @@ broken rule, with a sentence that names the rule, what was seen and what was exp
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
-from purerl.envs.checker import (
-    RuleError,
-    is_equal,
-    require,
-    said_of,
-    signature,
-)
+from purerl.envs.checker import RuleError, is_equal, require, said_of, signature
 from purerl.learning.optimiser import name_leaves
 from purerl.metrics import is_defined
 from purerl.precision import in_32_bits
@@ -40,27 +34,6 @@ REPEATS = 9
 
 class AlgorithmCheckError(AssertionError):
     """An algorithm breaks a rule of the contract."""
-
-
-class Counted:
-    """A jitted function that counts how often it is traced.
-
-    Args:
-        fn: Function of arrays, which is jitted.
-    """
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.traces = 0
-
-        def counted(*args: Any) -> Any:
-            self.traces += 1
-            return fn(*args)
-
-        self._jitted = jax.jit(counted)
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the function, which is traced where the shapes are new."""
-        return self._jitted(*args)
 
 
 @in_32_bits
@@ -98,13 +71,22 @@ def check(
         _check(bound, key, num_updates)
 
 
+def _expect(what: str, found: Any, expected: Any, remedy: str = "") -> None:
+    """Require that something is as expected; `remedy` ends the sentence."""
+    require(found == expected, f"{what} is {found}, expected {expected}{remedy}.")
+
+
 def _check(bound: Bound, key: Array, num_updates: int) -> None:
     config, other = bound.config, jax.random.fold_in(key, 1)
     _check_config(config)
-    algorithm = bound.algorithm(bound.config)
+    algorithm, traces = bound.algorithm(config), []
 
-    init, step = Counted(algorithm.init), Counted(algorithm.step)
-    start = _run("init", init, key)
+    @jax.jit
+    def step(state: PyTree) -> tuple[PyTree, Metrics]:
+        traces.append(1)
+        return algorithm.step(state)
+
+    start = _run("init", jax.jit(algorithm.init), key)
     _check_start(start)
     states, metrics = [start], []
     for update in range(num_updates):
@@ -112,49 +94,41 @@ def _check(bound: Bound, key: Array, num_updates: int) -> None:
         _check_state(states[-1], state, update)
         _check_metrics(config, metric, (metrics or [metric])[0], update)
         states, metrics = [*states, state], [*metrics, metric]
-    require(
-        step.traces == 1,
-        f"step was traced {step.traces} times for equal states, expected once.",
-    )
+    _expect("the number of traces of step for equal states", len(traces), 1)
     require(
         int(metrics[-1].get("gradient_steps", 1)) > 0,
-        "no gradient step was taken in the updates that were run: give a config whose "
-        "warm-up is shorter, or more num_updates.",
+        "no gradient step was taken: give a shorter warm-up, or more num_updates.",
     )
     _check_randomness(step, start, states[1], other)
     _check_act(config, bound, algorithm, states[-1])
     _check_frozen(config, states[-2])
-    _check_tracing(bound, key)
-    _check_vmap(config, bound, key, other, metrics)
+    what = "training with every number of the config traced"
+
+    def train(config: TrainConfig, key: Array) -> PyTree:
+        return make_train(config)(key)
+
+    _run(what, partial(jax.eval_shape, train), bound.config, key)
+    _check_vmap(bound, key, other, metrics)
 
 
 def _check_config(config: TrainConfig) -> None:
     """Help for every field, our `replace`, its arithmetic, a dict and back."""
     for field in dataclasses.fields(config):
-        require(
-            field.metadata.get("help"),
-            f"the field {field.name!r} has no help: declare it with static(...) or "
-            "dynamic(...) of purerl.config.",
-        )
+        what = f"the field {field.name!r} has no help: declare it with"
+        require(field.metadata.get("help"), f"{what} static(...) or dynamic(...).")
     require(
         type(config).replace is TrainConfig.replace,
-        "`replace` is not TrainConfig's, which guesses at typos: decorate the class "
-        "with purerl.config.config_dataclass.",
+        "`replace` is not TrainConfig's: decorate the class with config_dataclass.",
     )
     for name in ("steps_per_update", "sequential_steps"):
         value = getattr(config, name)
-        require(
-            isinstance(value, int) and value > 0,
-            f"{name} is {value!r}, expected a positive whole number.",
-        )
+        is_count = isinstance(value, int) and value > 0
+        require(is_count, f"{name} is {value!r}, expected a positive whole number.")
     if isinstance(config.env, str):
         plain = serialise.to_dict(config)
         again = serialise.to_dict(serialise.from_dict(plain))
         odd = [name for name in plain if plain[name] != again[name]]
-        require(
-            not odd,
-            f"the fields {odd} do not survive to_dict and from_dict.",
-        )
+        require(not odd, f"the fields {odd} do not survive to_dict and from_dict.")
 
 
 def _check_start(state: Any) -> None:
@@ -163,48 +137,34 @@ def _check_start(state: Any) -> None:
         isinstance(state, tuple) and hasattr(state, "_replace"),
         f"init returned a {type(state).__name__}, expected a NamedTuple.",
     )
-    fields = getattr(state, "_fields", ())
+    fields = list(getattr(state, "_fields", ()))
     for name in ("key", "update"):
-        require(
-            hasattr(state, name),
-            f"the state has {list(fields)}, expected {name!r} too.",
-        )
+        require(name in fields, f"the state has {fields}, expected {name!r} too.")
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         require(
             not getattr(jax.typeof(leaf), "weak_type", False),
             f"state{jax.tree_util.keystr(path)} is weakly typed, which compiles the "
             "step a second time: write jnp.int32(0) or jnp.float32(0), not 0.",
         )
-    state = cast(AgentState, state)
     is_key = jax.dtypes.issubdtype(state.key.dtype, jax.dtypes.prng_key)
     require(
         is_key and state.key.shape == (),
         f"state.key is {signature(state.key)}, expected the key that init was given.",
     )
+    is_zero = signature(state.update) == "int32[]" and int(state.update) == 0
     require(
-        signature(state.update) == "int32[]" and int(state.update) == 0,
-        f"state.update is {state.update!r} at the start, expected jnp.int32(0).",
+        is_zero, f"state.update is {state.update!r} at the start, expected int32 0."
     )
 
 
 def _check_state(before: AgentState, after: AgentState, update: int) -> None:
     """Fixed types, the same key, one more update."""
     types = [jax.tree.map(signature, state) for state in (before, after)]
-    require(
-        types[0] == types[1],
-        f"step changed the types of the state from {types[0]} to {types[1]}, expected "
-        "the same: a scan carries it.",
-    )
-    require(
-        is_equal(before.key, after.key),
-        "step changed state.key, expected it to stay: an update's key is "
-        "purerl.keys.update_key(state).",
-    )
-    require(
-        int(after.update) == update + 1,
-        f"state.update is {int(after.update)} after {update + 1} updates, expected "
-        f"{update + 1}.",
-    )
+    what = f"step changed the types of the state from {types[0]} to {types[1]}"
+    require(types[0] == types[1], f"{what}, expected the same: a scan carries it.")
+    what = "step changed state.key: an update's key is purerl.keys.update_key(state)."
+    require(is_equal(before.key, after.key), what)
+    _expect("state.update after an update", int(after.update), update + 1)
 
 
 def _check_metrics(
@@ -212,29 +172,17 @@ def _check_metrics(
 ) -> None:
     """Finite scalars, the required names among them, the same in every update."""
     missing = [name for name in REQUIRED_METRICS if name not in metrics]
-    require(
-        not missing,
-        f"metrics have no {', '.join(missing)}: see rollout.episode_metrics, and count "
-        "env_steps from state.update.",
-    )
+    names = ", ".join(missing)
+    require(not missing, f"metrics have no {names}: see rollout.episode_metrics.")
     require(set(metrics) == set(first), "metrics change their names.")
     for name, value in metrics.items():
-        require(
-            jnp.shape(value) == (),
-            f"the metric {name!r} has shape {jnp.shape(value)}, expected a scalar: "
-            "reduce it inside the step.",
-        )
-        require(
-            np.isfinite(value) or not is_defined(name, metrics),
-            f"the metric {name!r} is {float(value)} in update {update}, expected a "
-            "finite number.",
-        )
+        remedy = ": reduce it inside the step"
+        _expect(f"the shape of the metric {name!r}", jnp.shape(value), (), remedy)
+        is_known = np.isfinite(value) or not is_defined(name, metrics)
+        what = f"the metric {name!r} is {float(value)} in update {update}"
+        require(is_known, f"{what}, expected a finite number.")
     expected = (update + 1) * config.steps_per_update
-    require(
-        int(metrics["env_steps"]) == expected,
-        f"env_steps is {int(metrics['env_steps'])} after {update + 1} updates of "
-        f"{config.steps_per_update} steps, expected {expected}.",
-    )
+    _expect("the metric env_steps", int(metrics["env_steps"]), expected)
 
 
 def _check_frozen(config: TrainConfig, state: AgentState) -> None:
@@ -245,11 +193,9 @@ def _check_frozen(config: TrainConfig, state: AgentState) -> None:
         return
     frozen = config.replace(frozen=names[:1])
     after, _ = jax.jit(bind(frozen).algorithm(frozen).step)(state)
-    require(
-        is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
-        f"{names[0]} moved though the config's frozen names it: make the optimiser "
-        "with frozen=frozen_in(config.frozen), see purerl.learning.optimiser.make.",
-    )
+    stays = is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0])
+    remedy = "make the optimiser with frozen=frozen_in(config.frozen)"
+    require(stays, f"{names[0]} moved though the config's frozen names it: {remedy}.")
 
 
 def _check_randomness(
@@ -261,20 +207,13 @@ def _check_randomness(
         state, _ = step(start._replace(**changes))
         return state._replace(key=after.key, update=after.update)
 
-    require(
-        _all_equal(again(), after),
-        "the same state gave two different updates, expected equal ones: all chance "
-        "comes from the key.",
-    )
-    for change, what in (
-        ({"key": other}, "another key"),
-        ({"update": jnp.int32(1)}, "another number of the update"),
-    ):
-        require(
-            not _all_equal(again(**change), after),
-            f"{what} gave the same update, expected another: draw from "
-            "purerl.keys.update_key(state).",
-        )
+    require(_all_equal(again(), after), "the same state gave two different updates.")
+    changes = {"another key": {"key": other}}
+    changes["another number of the update"] = {"update": jnp.int32(1)}
+    for what, change in changes.items():
+        remedy = "draw from purerl.keys.update_key(state)"
+        is_other = not _all_equal(again(**change), after)
+        require(is_other, f"{what} gave the same update, expected another: {remedy}.")
 
 
 def _check_act(
@@ -295,11 +234,8 @@ def _check_act(
     one = jax.tree.map(lambda x: x[0], batch)
     first, *again = (act(one, ()) for _ in range(REPEATS))
     member = space.sample(keys[0])  # of several parts it is a pytree
-    found, expected = _shapes(actions), _shapes(member, (3,))
-    require(
-        found == expected,
-        f"act on three observations returned shape {found}, expected {expected}.",
-    )
+    what = "the shape of three actions"
+    _expect(what, _shapes(actions), _shapes(member, (3,)))
     require(
         _all_equal(act(batch, (3,)), actions)
         and all(_all_equal(a, first) for a in again),
@@ -319,20 +255,7 @@ def _shapes(tree: PyTree, leading: tuple[int, ...] = ()) -> PyTree:
     return jax.tree.map(lambda x: (*leading, *jnp.shape(x)), tree)
 
 
-def _check_tracing(bound: Bound, key: Array) -> None:
-    """Check that every number of the config may be a tracer."""
-
-    def program(config: TrainConfig, key: Array) -> PyTree:
-        return make_train(config)(key)
-
-    trace = partial(jax.eval_shape, program)
-    what = "training with every number of the config traced"
-    _run(what, trace, bound.config, key)
-
-
-def _check_vmap(
-    config: TrainConfig, bound: Bound, key: Array, other: Array, alone: list[Metrics]
-) -> None:
+def _check_vmap(bound: Bound, key: Array, other: Array, alone: list[Metrics]) -> None:
     """Check that two vmapped agents differ, and that the first equals the one alone."""
     segment = make_segment(bound)
 

@@ -17,9 +17,10 @@ environment takes them. The parameters are constants in them.
 import json
 import logging
 from collections.abc import Callable
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from string import Template
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,24 +42,7 @@ from purerl.warm_start import check_agent, networks_of
 PLATFORMS = ("cpu", "cuda")
 _POLICY, _SAMPLED = "policy.stablehlo", "sampled_policy.stablehlo"
 _ABOUT = "policy.json"
-
-
-class Exported(NamedTuple):
-    """Functions of arrays alone, and the shapes of one row of their arguments.
-
-    Attributes:
-        act: `(obs, *memory) -> (action, *memory)`, deterministic; one action alone
-            where there is no memory.
-        sample: `(obs, *memory, words) -> ...`, which draws from a key's words.
-        rows: Shapes of the observation, a pytree where it has several parts, and of
-            each array of the memory, without batch.
-        words: Shape of the words of one random key.
-    """
-
-    act: Callable[..., Any]
-    sample: Callable[..., Any]
-    rows: tuple[PyTree, ...]
-    words: jax.ShapeDtypeStruct
+Rows = tuple[PyTree, ...]
 
 
 @in_32_bits
@@ -101,24 +85,24 @@ def export_policy(
     bound = bind(config, on_host=True, trains=False)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
-    found = _functions(bound, state)
+    act, sample, rows, words = _functions(bound, state)
     count = export.symbolic_shape("batch")[0] if batch is None else batch
-    files = {_POLICY: _serialised(found.act, found.rows, count)}
+    files = {_POLICY: _serialised(act, rows, count)}
     if sampled:
-        files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
+        files[_SAMPLED] = _serialised(sample, rows, count, words)
+    if onnx:
+        files[ONNX] = to_onnx(act, rows, batch)
     unread = heads_of(terms_of(config))  # Terms of a loss are no part of the policy.
     arrays = {
         name: np.asarray(x)
         for name, x in networks_of(state).items()
         if name.partition(".")[0] not in unread
     }
-    about = describe(bound, found, batch, sampled, onnx)
-    if onnx:
-        files[ONNX] = to_onnx(found.act, found.rows, batch)
+    about = describe(bound, rows, batch, words if sampled else None, onnx)
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
-        "README.md": readme(about).encode(),
+        "README.md": _readme(about).encode(),
     }
     folder = _own_folder(out)
     for name, content in files.items():
@@ -126,6 +110,13 @@ def export_policy(
     for name in {_SAMPLED, ONNX} - set(files):
         (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder
+
+
+def _readme(about: dict[str, Any]) -> str:
+    """How to use the folder, for people."""
+    text = resources.files("purerl").joinpath("export.md").read_text("utf-8")
+    version = about["versions"]["purerl"]
+    return Template(text).substitute(environment=about["environment"], version=version)
 
 
 def _own_folder(out: str | Path) -> Path:
@@ -139,10 +130,7 @@ def _own_folder(out: str | Path) -> Path:
         raise ConfigError(f"out: {folder} is a file; name a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()) and not (folder / _ABOUT).exists():
-        raise ConfigError(
-            f"out: {folder} has files of something else; name a new folder, or that of "
-            "an earlier export."
-        )
+        raise ConfigError(f"out: {folder} has files of something else; name another.")
     return folder
 
 
@@ -153,24 +141,29 @@ def _safetensors(extra: str) -> Callable[[dict[str, np.ndarray]], bytes]:
         from safetensors.numpy import save
     except ImportError as error:
         raise ConfigError(
-            f"to export a policy takes the package {error.name}, which is not "
-            f"installed: pip install 'purerl[{extra}]'."
+            f"an export takes the package {error.name}: pip install 'purerl[{extra}]'."
         ) from None
     return save
 
 
-def _functions(bound: Bound, state: PyTree) -> Exported:
-    """The policies of an agent, as functions of arrays."""
-    algorithm = bound.algorithm(bound.config)
-    recurrence = recurrence_of(algorithm)
+def _functions(bound: Bound, state: PyTree) -> tuple[Any, Any, Rows, Any]:
+    """The policies of an agent as functions of arrays, and shapes of their arguments.
+
+    Returns:
+        `act(obs, *memory) -> (action, *memory)`, deterministic, one action alone where
+        there is no memory; `sample(obs, *memory, words)`, which draws from the words of
+        a random key; the shapes of the observation (a pytree where it has several
+        parts) and of each array of the memory, without batch; and that of the words.
+    """
+    recurrence = recurrence_of(bound.algorithm(bound.config))
     params = bind_params(bound.env, bound.config.env_params)
     space: Any = bound.env.observation_space(params)
     keys = getattr(bound.config, "actor_keys", ())
     blank, structure = jax.tree.flatten(recurrence.init(()))
-    rows = (
-        _seen(space, keys),
-        *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank),
-    )
+    seen = _member(space)
+    if keys and isinstance(seen, dict):  # See `completed`.
+        seen = {name: x for name, x in seen.items() if name in keys or name == MASK}
+    rows = (seen, *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank))
     implementation = jax.random.key_impl(state.key)
     words = jax.random.key_data(state.key)
 
@@ -184,15 +177,7 @@ def _functions(bound: Bound, state: PyTree) -> Exported:
         *inputs, key = arguments
         return act(*inputs, key=jax.random.wrap_key_data(key, impl=implementation))
 
-    return Exported(act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype))
-
-
-def _seen(space: Any, keys: tuple[str, ...]) -> PyTree:
-    """The shapes of what a policy sees of a member of a space: see `completed`."""
-    member = _member(space)
-    if not (keys and isinstance(member, dict)):
-        return member
-    return {key: x for key, x in member.items() if key in keys or key == MASK}
+    return act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype)
 
 
 def _member(space: Any) -> PyTree:
@@ -205,10 +190,7 @@ def _member(space: Any) -> PyTree:
 
 
 def _serialised(
-    function: Callable[..., Any],
-    rows: tuple[PyTree, ...],
-    count: Any,
-    *others: jax.ShapeDtypeStruct,
+    function: Callable[..., Any], rows: Rows, count: Any, *others: jax.ShapeDtypeStruct
 ) -> bytes:
     """A function as bytes.
 
@@ -232,19 +214,19 @@ def _serialised(
 
 
 def describe(
-    bound: Bound, found: Exported, batch: int | None, sampled: bool, onnx: bool
+    bound: Bound, rows: Rows, batch: int | None, words: Any, onnx: bool
 ) -> dict[str, Any]:
     """Return what `policy.json` says.
 
     Args:
         bound: Config and environment of the agent.
-        found: The policies.
+        rows: Shapes of the arguments, see `_functions`.
         batch: The number of observations at once; None for any.
-        sampled: Whether the stochastic policy was written.
+        words: Shape of a random key's words, where the stochastic policy was written.
         onnx: Whether the deterministic one was written as ONNX too.
     """
     params = bind_params(bound.env, bound.config.env_params)
-    obs, *memory = found.rows
+    obs, *memory = rows
     return {
         "format": 1,
         "environment": bound.env.name,
@@ -253,11 +235,11 @@ def describe(
         "observation": jax.tree.map(_shape, obs),
         # Zero before the first observation of an episode.
         "memory": [_shape(x) for x in memory],
-        "key": _shape(found.words) if sampled else None,
+        "key": _shape(words) if words else None,
         "batch": "any" if batch is None else batch,
         "files": {
             "deterministic": _POLICY,
-            "sampled": _SAMPLED if sampled else None,
+            "sampled": _SAMPLED if words else None,
             "onnx": ONNX if onnx else None,
         },
         "platforms": list(PLATFORMS),
@@ -284,110 +266,20 @@ def _space(space: Any) -> dict[str, Any]:
         return {"type": "multi_discrete", "nvec": np.asarray(space.nvec).tolist()}
     if hasattr(space, "bits"):
         return {"type": "multi_binary", "shape": list(space.shape)}
-    shape, dtype = tuple(space.shape), str(np.dtype(space.dtype))
-    # JSON has no infinities: they are written as words.
-    low, high = (
-        [x if np.isfinite(x) else str(x) for x in map(float, wide.ravel())]
-        for wide in (np.broadcast_to(b, shape) for b in (space.low, space.high))
-    )
-    return {
-        "type": "box",
-        "shape": list(shape),
-        "dtype": dtype,
-        "low": low if len(set(low)) > 1 else low[0],
-        "high": high if len(set(high)) > 1 else high[0],
-    }
-
-
-def readme(about: dict[str, Any]) -> str:
-    """Return how to use the folder.
-
-    Args:
-        about: Contents of `policy.json`.
-    """
-    call = "action = policy.call(obs)"
-    if about["memory"]:
-        call = (
-            "# The memory is zero at the start of an episode.\n"
-            "action, *memory = policy.call(obs, *memory)"
-        )
-    text = f"""# A policy for {about["environment"]}
-
-Trained and exported by purerl {about["versions"]["purerl"]}. To use it takes JAX alone:
-`pip install jax flatbuffers`.
-
-```python
-import jax
-import numpy as np
-from jax import export
-
-with open("{about["files"]["deterministic"]}", "rb") as file:
-    policy = export.deserialize(bytearray(file.read()))
-
-
-def zeros(x):
-    # 8 observations, where the policy takes any number.
-    return np.zeros([n if isinstance(n, int) else 8 for n in x.shape], x.dtype)
-
-
-shapes, _ = jax.tree.unflatten(policy.in_tree, policy.in_avals)
-obs, *memory = jax.tree.map(zeros, shapes)
-{call}
-```
-
-Observations are as many as you like, {_form(about["environment"])};
-what the policy does to them, such as normalisation, is inside. `policy.json` has the
-shape of one, the spaces and the config of the training run, `weights.safetensors` the
-parameters and statistics by name.
-"""
-    if about["batch"] != "any":
-        text = text.replace("as many as you like", str(about["batch"]))
-    if about["key"]:
-        words = about["key"]["shape"]
-        text += f"""
-`{about["files"]["sampled"]}` draws its actions: its last argument is the data of a
-random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
-"""
-    return text + _of_onnx(about)
-
-
-def _form(environment: str) -> str:
-    """In which form observations are taken, as the end of a clause."""
-    if environment.split("/")[0] not in ("gymnasium", "envpool"):
-        return "as the environment gives them"
-    return """as the environment gives
-them, but whole numbers count from 0 (take away the `start` of their space), and
-pictures of bytes are `[height, width, channels]`. Choices of actions count from 0,
-too: add the `start` of their space"""
-
-
-def _of_onnx(about: dict[str, Any]) -> str:
-    """Return the use of the policy without JAX; nothing where it is not ONNX."""
-    name = about["files"].get("onnx")
-    if not name:
-        return ""
-    memory = " and `memory0`, ... in the order of `policy.json`" * bool(about["memory"])
-    after = " and `next_memory0`, ..." * bool(about["memory"])
-    return f"""
-`{name}` is the same policy as ONNX, for programs without JAX. Its inputs are `obs` (of
-several parts `obs.KEY`){memory}, its outputs `action`{after}:
-
-```py
-import onnxruntime
-
-policy = onnxruntime.InferenceSession("{name}")
-print([x.name for x in policy.get_inputs()], [x.name for x in policy.get_outputs()])
-action, *memory = policy.run(None, inputs)  # inputs: a dictionary of arrays by name
-```
-"""
+    shape = tuple(space.shape)
+    found = {"type": "box", "shape": list(shape), "dtype": str(np.dtype(space.dtype))}
+    for name in ("low", "high"):
+        wide = np.broadcast_to(getattr(space, name), shape).ravel()
+        # JSON has no infinities: they are written as words.
+        ends = [x if np.isfinite(x) else str(x) for x in map(float, wide)]
+        found[name] = ends if len(set(ends)) > 1 else ends[0]
+    return found
 
 
 ONNX = "policy.onnx"
 
 
-def to_onnx(
-    act: Callable[..., Any], rows: tuple[PyTree, ...], batch: int | None
-) -> bytes:
+def to_onnx(act: Callable[..., Any], rows: Rows, batch: int | None) -> bytes:
     """Convert a deterministic policy with jax2onnx.
 
     The inputs are called `obs`, or `obs.KEY` where an observation has several parts,
@@ -410,8 +302,7 @@ def to_onnx(
         from jax2onnx import to_onnx as convert  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ConfigError(
-            f"to export a policy as ONNX takes the package {error.name}, which is not "
-            "installed: pip install 'purerl[onnx]'."
+            f"ONNX takes the package {error.name}: pip install 'purerl[onnx]'."
         ) from None
     # Shapes that the converter does not write down are no news.
     logging.getLogger("onnx_ir").setLevel(logging.ERROR)
@@ -425,18 +316,16 @@ def to_onnx(
     blank = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), rows)
     found = jax.eval_shape(act, *blank)
     obs, *memory = rows
-    action = found[0] if memory else found
     kept = [f"memory{number}" for number in range(len(memory))]
+    names = {
+        "input_names": _names("obs", obs) + kept,
+        "output_names": _names("action", found[0] if memory else found)
+        + [f"next_{name}" for name in kept],
+    }
     try:
         # The converter's own operations add arrays of different ranks.
         with jax.numpy_rank_promotion("allow"):
-            model = convert(
-                flat,
-                inputs,
-                model_name="policy",
-                input_names=_names("obs", obs) + kept,
-                output_names=_names("action", action) + [f"next_{x}" for x in kept],
-            )
+            model = convert(flat, inputs, model_name="policy", **names)
     except Exception as error:
         remedy = "; batch=1 may help" if batch is None else ""
         said = (str(error).strip() or "no reason given").splitlines()[0][:200]

@@ -50,20 +50,12 @@ EXAMPLES = {
     "doctor": "purerl doctor",
 }
 
-# The module and the function of a command, where they are not `purerl.cli.NAME.main`.
-MAINS = {
-    "sweep": "tools:SWEEP",
-    "pbt": "tools:PBT",
-    "halving": "tools:HALVING",
-    "tune": "tools:TUNE",
-    "compare": "tools:COMPARE",
-    "evaluate": "policies:main_evaluate",
-    "render": "policies:main_render",
-    "export": "policies:main_export",
-    "plan": "train:main_plan",
-    "lanes": "lanes:main",
-    "plot": "report:main_plot",
-    "track": "report:main_track",
+# The commands of each module, there as `main_NAME`.
+MODULES = {
+    "train": ("train", "plan", "lanes"),
+    "tools": ("sweep", "pbt", "halving", "tune", "evolve", "compare"),
+    "results": ("evaluate", "render", "export", "report", "track", "plot"),
+    "about": ("envs", "doctor"),
 }
 
 IMPORT = (
@@ -123,9 +115,11 @@ def _run(argv: Sequence[str] | None) -> int:
     # Before JAX is imported: all numbers of training have 32 bits (`purerl.precision`).
     os.environ.pop("JAX_ENABLE_X64", None)
     from purerl.execution.format import running
+    from purerl.runner.interrupt import commanded
 
-    with running(list(modules), args):
-        return _run_command(name, rest, modules)
+    with running(list(modules), args), commanded() as stopped:
+        status = _call(name, rest, modules)
+        return stopped() if status == STOPPED else status
 
 
 def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -143,42 +137,28 @@ def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return rest, named
 
 
-def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
-    from purerl.runner.interrupt import commanded
-
-    with commanded() as stopped:
-        status = _call(name, rest, modules)
-        return stopped() if status == STOPPED else status
-
-
 def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     from purerl.config import ConfigError
-    from purerl.execution.format import program
 
     try:
         if modules:
             # They come first: flags and their help list the names that there are.
             importlib.import_module("purerl.cli.settings").load(modules)
-        module, _, function = MAINS.get(name, f"{name}:main").partition(":")
-        call = getattr(importlib.import_module(f"purerl.cli.{module}"), function)
-        status = call(rest)
+        module = next(module for module, names in MODULES.items() if name in names)
+        commands = importlib.import_module(f"purerl.cli.{module}")
+        status = getattr(commands, f"main_{name}")(rest)
         sys.stdout.flush()
         return status
     except ConfigError as error:
         say(f"purerl {name}: {error}")
         return 2
     except OSError as error:
+        what = f"cannot use {error.filename} ({error.strerror})."
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            say(
-                f"purerl {name}: the disk is full ({error.strerror}). What was written "
-                "before is whole: make room, and go on with it "
-                f"({program()} train --resume FOLDER; the same command for anything "
-                "else)."
-            )
-            return 2
-        if error.filename is None:  # It is no file's fault: show where it came from.
+            what = f"the disk is full ({error.strerror}). What was written is whole."
+        elif error.filename is None:  # It is no file's fault: show where it came from.
             raise
-        say(f"purerl {name}: cannot use {error.filename} ({error.strerror}).")
+        say(f"purerl {name}: {what}")
         return 2
     except KeyboardInterrupt:
         say(f"purerl {name}: stopped")

@@ -3,14 +3,17 @@
 A part of a config stands on the command line as text, `--optimiser "Adam(b1=0.95)"`.
 """
 
+import argparse
 import contextlib
 import dataclasses
+import functools
 import inspect
 import re
 import warnings
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
@@ -25,14 +28,12 @@ from purerl import presets, randomisation, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import EXAMPLES, IMPORT
 from purerl.config import (
-    AUTO,
     Auto,
     ConfigError,
     TrainConfig,
     check_mapping,
     is_number,
     is_part,
-    may_be_none,
     part_kind,
     validate_field,
 )
@@ -87,28 +88,37 @@ def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) 
     return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
 
 
-def of_call(function: Callable, doc: str, without: Collection[str], **own: Any) -> type:
-    """Return a dataclass whose fields are the arguments of a function, for tyro.
+def of_call(function: Callable, without: Collection[str] = (), **own: Any) -> type:
+    """Return a dataclass whose fields are the arguments of a function, for `parse`.
 
     Args:
         function: The function, whose documentation of an argument is the flag's help.
-        doc: What the command does.
         without: Arguments that have no flag.
         **own: Type, and default if there is one, of flags that the function does not
             have, or has with another type.
     """
-    hints, fields = get_type_hints(function), {}
+    hints, fields = get_type_hints(function, include_extras=True), {}
     for name, argument in inspect.signature(function).parameters.items():
-        if name not in without:
-            fields[name] = hints[name], argument.default
+        is_open = argument.default is argument.empty
+        fields[name] = hints[name], *([] if is_open else [argument.default])
     entries = [
-        (name, kind, dataclasses.field(**({"default": value[0]} if value else {})))
-        for name, (kind, *value) in {**fields, **own}.items()
+        (name, kind, dataclasses.field(default=(*default, dataclasses.MISSING)[0]))
+        for name, (kind, *default) in {**fields, **own}.items()
+        if name not in without
     ]
-    named = {"__doc__": function.__doc__, "__about__": doc}
-    return dataclasses.make_dataclass(
-        function.__name__, entries, namespace=named, kw_only=True
-    )
+    named, make = {"__doc__": function.__doc__}, dataclasses.make_dataclass
+    return make(function.__name__, entries, namespace=named, kw_only=True)
+
+
+def command(function: Callable[..., int | None]) -> Callable[[Sequence[str]], int]:
+    """Make a command of a function `main_NAME`: its arguments are the flags."""
+
+    @functools.wraps(function)
+    def main(argv: Sequence[str]) -> int:
+        name = function.__name__.removeprefix("main_")
+        return function(**vars(parse(of_call(function), argv, name))) or 0
+
+    return main
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -136,15 +146,11 @@ class Processes:
         option("Number of processes in all, where SLURM or MPI do not say it."),
     ] = None
     process: Annotated[
-        int | None,
-        option("Number of this process, where SLURM or MPI do not say it."),
+        int | None, option("Number of this process, where SLURM or MPI do not say it.")
     ] = None
 
 
-_MAPPINGS = {
-    "env_kwargs": '{"backend": "spring"}',
-    "env_params": '{"length": 0.5}',
-}
+_MAPPINGS = {"env_kwargs": '{"backend": "spring"}', "env_params": '{"length": 0.5}'}
 
 
 def read_options(options: type, parsed: Any) -> dict[str, Any]:
@@ -160,43 +166,6 @@ def read_options(options: type, parsed: Any) -> dict[str, Any]:
     }
 
 
-def parser_class(
-    config: TrainConfig,
-    options: type,
-    *more: type,
-    doc: str = "",
-    defaults: Mapping[str, Any] = MappingProxyType({}),
-) -> type:
-    """Make a dataclass with the fields of `options` and of the config, for tyro.
-
-    Raises:
-        ConfigError: a value of the config that its field cannot have, and so no flag.
-    """
-    fields: dict[str, Any] = {}
-    for kind in (options, *more):
-        is_tool = issubclass(kind, tools.Options)
-        own = flags_of(kind, defaults) if is_tool else kind
-        for field in dataclasses.fields(own):
-            fields.setdefault(field.name, (field.name, field.type, field))
-    ours = []
-    for field in dataclasses.fields(config):
-        _check_default(field, getattr(config, field.name))
-        kind, default = _flag(field, getattr(config, field.name))
-        note = "" if field.metadata.get("pytree_node", True) else " (static)"
-        word = "metric" if field.name == "metrics" else None
-        help_ = tyro.conf.arg(name=word, help=field.metadata["help"] + note)
-        ours.append((field.name, Annotated[kind, help_], default))
-    return dataclasses.make_dataclass(
-        options.__name__,
-        [*fields.values(), *ours],
-        namespace={
-            "__doc__": doc or options.__doc__,
-            "__config__": [field.name for field in dataclasses.fields(config)],
-        },
-        kw_only=True,
-    )
-
-
 # Flags that the help of a command with a config shows first, in this order.
 USUAL = (
     *("axis", "setting", "loss", "evolve", "population", "generations", "trials"),
@@ -205,19 +174,47 @@ USUAL = (
 )
 
 
-def _grouped(cls: type) -> type:
-    """The flags of a command with a config under headings, as its help shows them."""
+def parser_class(
+    config: TrainConfig,
+    options: type,
+    *more: type,
+    doc: str = "",
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> type:
+    """Make a dataclass of the flags of `options` and of the config, for `parse`.
+
+    They stand in groups, which are the headings of the help.
+
+    Raises:
+        ConfigError: a value of the config that its field cannot have, and so no flag.
+    """
+    found: dict[str, tuple[str, Any, Any]] = {}
+    for kind in (options, *more):
+        is_tool = issubclass(kind, tools.Options)
+        own = flags_of(kind, defaults) if is_tool else kind
+        for field in dataclasses.fields(own):
+            found.setdefault(field.name, ("execution", field.type, field.default))
+    for field in dataclasses.fields(config):
+        _check_default(field, getattr(config, field.name))
+        kind, default = _flag(field, getattr(config, field.name))
+        note = "" if field.metadata.get("pytree_node", True) else " (static)"
+        word = "metric" if field.name == "metrics" else None
+        shown = "FLOAT" if _is_leaf_number(field) else None
+        text = field.metadata["help"] + note
+        help_ = tyro.conf.arg(name=word, help=text, metavar=shown)
+        found[field.name] = "config", Annotated[kind, help_], default
     groups: dict[str, list[Any]] = {"usual": [], "execution": [], "config": []}
-    for field in dataclasses.fields(cls):
-        own = "config" if field.name in cls.__config__ else "execution"  # type: ignore[attr-defined]
-        entry = field.name, field.type, dataclasses.field(default=field.default)
-        groups["usual" if field.name in USUAL else own].append(entry)
+    for name, (group, kind, default) in found.items():
+        entry = name, kind, dataclasses.field(default=default)
+        groups["usual" if name in USUAL else group].append(entry)
     groups["usual"].sort(key=lambda entry: USUAL.index(entry[0]))
     fields = [
         (name, dataclasses.make_dataclass(name, entries, kw_only=True))
         for name, entries in groups.items()
     ]
-    return dataclasses.make_dataclass(cls.__name__, fields, kw_only=True)
+    namespace = {"__doc__": doc or options.__doc__, "__groups__": True}
+    make = dataclasses.make_dataclass
+    return make(options.__name__, fields, namespace=namespace, kw_only=True)
 
 
 def _check_default(field: dataclasses.Field, value: Any) -> None:
@@ -232,6 +229,10 @@ def _check_default(field: dataclasses.Field, value: Any) -> None:
         validate_field(field, value)
 
 
+def _is_leaf_number(field: dataclasses.Field) -> bool:
+    return field.metadata.get("pytree_node", True) and is_number(field)
+
+
 def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     """Type and default with which a field stands on the command line."""
     if field.name in _MAPPINGS:
@@ -244,40 +245,13 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
         return str, serialise.part_text(value)
     if field.name == "env":
         return str, serialise.env_name(value)
-    is_leaf = field.metadata.get("pytree_node", True)
-    if is_leaf and is_number(field):
-        return Annotated[Any, _number(field)], value
+    if _is_leaf_number(field):  # It may be a schedule, or a word.
+        return str, serialise.part_text(value)
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
     kind: Any = kinds.get(str(field.type), field.type)
     if isinstance(field.default, Auto):
         kind = kind | Literal["auto"]
     return kind, value
-
-
-def _number(field: dataclasses.Field) -> Any:
-    """Return how tyro reads a number that may also be a schedule or a word."""
-    word = AUTO if isinstance(field.default, Auto) else None
-    words = {str(word): word} if word is not None or may_be_none(field) else {}
-
-    def read(texts: list[str]) -> Any:
-        if texts[0] in words:
-            return words[texts[0]]
-        # A schedule stays text: `read_config` reads it, and says what is wrong with it.
-        try:
-            return texts[0] if "(" in texts[0] else float(texts[0])
-        except ValueError:
-            raise ValueError(
-                f"{texts[0]!r} is no number; a schedule is written with its numbers, "
-                "such as Cosine(1e-3)"
-            ) from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="|".join(["FLOAT", *(f"{{{name}}}" for name in words)]),
-        instance_from_str=read,
-        is_instance=lambda value: True,
-        str_from_instance=lambda value: [serialise.part_text(value)],
-    )
 
 
 def _text(value: Any) -> Any:
@@ -323,10 +297,8 @@ def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
         if not equals:
             raise ConfigError(f"--{flag} takes name=value, got {pair!r}.")
         if key in values:
-            raise ConfigError(
-                f"--{flag} gives {key} twice, as {values[key]!r} and as {text}; leave "
-                "one of them out."
-            )
+            both = f"{values[key]!r} and as {text}"
+            raise ConfigError(f"--{flag} gives {key} twice, as {both}; leave one out.")
         try:
             values[key] = serialise.read_yaml(text)
         except yaml.YAMLError:
@@ -339,59 +311,9 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
 
     Of several the last one holds, as of every flag.
     """
-    value, words = None, iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        if flag.replace("-", "_") == f"__{name}":
-            value = text if equals else next(words, "")
-    return value
-
-
-def _check_mappings(argv: Sequence[str]) -> None:
-    """Refuse a second flag of a mapping, as only its own names would count."""
-    given = [word.partition("=")[0].replace("_", "-") for word in argv]
-    for name in _MAPPINGS:
-        flag = f"--{name.replace('_', '-')}"
-        if given.count(flag) > 1:
-            raise ConfigError(
-                f"{flag} is given twice; give one with all its names: "
-                f"{flag} name=value name=value."
-            )
-
-
-def check_resume(argv: Sequence[str], allowed: Collection[str], what: str) -> None:
-    """Refuse flags of what goes on as it was started.
-
-    Args:
-        argv: The words of the command.
-        allowed: Names of the flags that may be given.
-        what: What goes on, as the sentence calls it.
-
-    Raises:
-        ConfigError: naming the flag.
-    """
-    for word in argv:
-        name = word.partition("=")[0].replace("_", "-").removeprefix("--")
-        if word.startswith("--") and name.removeprefix("no-") not in allowed:
-            raise ConfigError(
-                f"--{name} cannot be given with --resume: {what} goes on as it was "
-                "started. Leave it out, or start another."
-            )
-
-
-def whole_number(text: str) -> int:
-    """Read a whole number as people write it: 1000000, 1_000_000 or 1e6.
-
-    Raises:
-        ValueError: it is none.
-    """
-    with contextlib.suppress(ValueError):
-        return int(text)
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        if number.is_integer():
-            return int(number)
-    raise ValueError(f"{text!r} is no whole number, such as 1000000 or 1e6")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", dest="value")
+    return parser.parse_known_args(argv)[0].value
 
 
 _REGISTRY = ConstructorRegistry()
@@ -399,13 +321,22 @@ _REGISTRY = ConstructorRegistry()
 
 @_REGISTRY.primitive_rule
 def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """The rule by which tyro reads every flag that takes an integer."""
+    """The rule by which tyro reads integers: 1000000, 1_000_000 or 1e6."""
     if kind.type is not int:
         return None
+
+    def read(texts: list[str]) -> int:
+        with contextlib.suppress(ValueError):
+            return int(texts[0])
+        with contextlib.suppress(ValueError):
+            if float(texts[0]).is_integer():
+                return int(float(texts[0]))
+        raise ValueError(f"{texts[0]!r} is no whole number, such as 1000000 or 1e6")
+
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="INT",
-        instance_from_str=lambda texts: whole_number(texts[0]),
+        instance_from_str=read,
         is_instance=lambda value: type(value) is int,
         str_from_instance=lambda value: [str(value)],
     )
@@ -419,25 +350,25 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     Raises:
         ConfigError: an empty value, or a flag of a mapping that is given twice.
     """
-    _check_mappings(argv)
+    given = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for flag in (f"--{name.replace('_', '-')}" for name in _MAPPINGS):
+        if given.count(flag) > 1:  # Its last names alone would count.
+            raise ConfigError(f"{flag} is given twice; give one with all its names.")
     if any(not word.strip() or re.fullmatch(r"--[\w-]+=", word) for word in argv):
         # As a path it would be the working directory.
         raise ConfigError("a value is empty; give one, or leave its flag out.")
-    prefix = (tyro.conf.OmitArgPrefixes,)
-    about = inspect.cleandoc(getattr(cls, "__about__", cls.__doc__ or ""))
-    has_config = hasattr(cls, "__config__")
+    about = inspect.cleandoc(cls.__doc__ or "").partition("\n\nArgs:")[0]
     with warnings.catch_warnings():
         # One wrapper may stand for a tuple of them, and parts are texts to tyro.
         warnings.filterwarnings("ignore", "The field .* is annotated with type")
         found = tyro.cli(
-            _grouped(cls) if has_config else cls,
+            cls,
             args=list(argv),
             prog=f"purerl {command}",
             description=f"{about}\n\nExample: {EXAMPLES.get(command)}\n\n{IMPORT}",
-            config=prefix,
+            config=(tyro.conf.OmitArgPrefixes,),
             registry=_REGISTRY,
         )
-    if not has_config:
+    if not hasattr(cls, "__groups__"):
         return found
-    values = [vars(group) for group in vars(found).values()]
-    return cls(**{name: x for group in values for name, x in group.items()})
+    return SimpleNamespace(**ChainMap(*map(vars, vars(found).values())))

@@ -54,33 +54,14 @@ def backend_problem(error: BaseException | None = None) -> str | None:
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if not platforms:
         return f"JAX cannot use the devices of this machine: {reason}."
-    remedies = [
-        f"{name} needs {_NEEDS[name]}"
-        if name in _NEEDS
-        else f"JAX knows no platform {name!r}; it may be cpu, cuda, tpu or rocm"
-        for name in platforms.split(",")
-        if name != "cpu"
-    ]
     return (
-        f"JAX_PLATFORMS={platforms} asks for devices that JAX cannot use here: "
-        f"{'; '.join(remedies)}. To take the devices that there are, unset "
-        "JAX_PLATFORMS."
+        f"JAX_PLATFORMS={platforms} asks for devices that JAX cannot use: {reason}."
+        " An NVIDIA GPU takes pip install 'purerl[cuda12]' or 'purerl[cuda13]', a TPU "
+        "'jax[tpu]'. To take the devices that there are, unset JAX_PLATFORMS."
     )
 
 
 _FAILED = "Unable to initialize backend"
-_NVIDIA = "an NVIDIA GPU and pip install 'purerl[cuda12]' or 'purerl[cuda13]'"
-_NEEDS = {
-    "cuda": _NVIDIA,
-    "gpu": _NVIDIA,
-    "tpu": "a TPU and pip install 'jax[tpu]'",
-    "rocm": "an AMD GPU and a ROCm build of JAX",
-}
-
-
-def has_nvidia_gpu() -> bool:
-    """Return whether the driver of an NVIDIA GPU is there."""
-    return Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
 
 
 def take_what_there_is() -> None:
@@ -120,16 +101,13 @@ def load(sources: Mapping[str, str]) -> None:
     for name, source in sources.items():
         parts = name.split(".")
         if not all(map(str.isidentifier, parts)) or parts[-1] == "py":
-            raise ConfigError(
-                f"{source} takes the name of a module as Python imports it, such as "
-                f"mine for mine.py in the working directory, got {name!r}."
-            )
-        found = getattr(_imported(name, source), "__file__", None)
-        path = Path(*parts)
+            what = "the name of a module as Python imports it"
+            raise ConfigError(f"{source} takes {what}, got {name!r}.")
+        found, path = getattr(_imported(name, source), "__file__", None), Path(*parts)
         mine = [
             x for x in (path.with_suffix(".py"), path / "__init__.py") if x.exists()
         ]
-        if mine and not any(found and file.samefile(found) for file in mine):
+        if mine and not (found and mine[0].samefile(found)):
             raise ConfigError(
                 f"{source}: Python takes {found or 'its own module'} for {name!r}, and "
                 f"not {mine[0]} in the working directory; give this file another name."
@@ -145,7 +123,7 @@ def _imported(name: str, source: str) -> Any:
         if missing and f"{name}.".startswith(f"{missing}."):
             raise ConfigError(
                 f"{source}: there is no module {name!r}; it must be installed, or lie "
-                f"in the working directory ({Path.cwd()}) or in a folder of PYTHONPATH."
+                f"in the working directory ({Path.cwd()})."
             ) from None
         traceback.print_exception(error)
         what = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(": .")

@@ -1,4 +1,4 @@
-"""The commands of the tools: sweep, pbt, halving, tune, compare.
+"""The commands of the tools: sweep, pbt, halving, tune, compare, evolve.
 
 The flags of such a command are the options of its tool, and the fields of the config.
 """
@@ -6,43 +6,48 @@ The flags of such a command are the options of its tool, and the fields of the c
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from purerl import serialise
-from purerl.cli import flags, report, settings
-from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import CompareOptions, compare, planned
-from purerl.comparison.result import Comparison
+import purerl
+from purerl import presets, serialise
+from purerl.cli import flags, results, settings
+from purerl.cli.train import Absent, base_config, default_folder, plan_of
+from purerl.comparison.api import planned
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution import dry_run
-from purerl.execution.format import program, quoted
+from purerl.execution.dry_run import Part, whole_runs
+from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.execution.memory import worker_limit
+from purerl.meta import presets as evolutions
+from purerl.meta import training as evolved
+from purerl.meta.setup import make_setup
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
-from purerl.population.search import Result
-from purerl.report import sweep_data, tables
+from purerl.report import plots, sweep_data, tables
+from purerl.report.page import train_command
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
 from purerl.sweeps import loop as sweeps
 from purerl.sweeps import plan as plans
-from purerl.sweeps.plan import SweepOptions
-from purerl.sweeps.result import SweepResult
 from purerl.train import bind
 from purerl.tuning import api as tuning
-from purerl.tuning.options import TuneOptions
-from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
 
-WIDTH = 130  # The width of a comparison's table where the output is no terminal.
+WIDTH = 130  # The width of tables where the output is no terminal.
 STOPPED = 130
 # Kinds of folders that are not called as their tool is.
-KINDS = {"compare": folders.COMPARISON}
+KINDS = {"compare": folders.COMPARISON, "evolve": "evolution"}
+GOES_ON = "Run the same command with --out FOLDER after a kill: it goes on."
+Planned = tuple[list[Part], str]
+Shown = tuple[list[Table], list[str]]
+
+
+def _config(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
+    return base_config(argv), {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,261 +55,215 @@ class Tool:
     """A tool as a command.
 
     Attributes:
-        options: The dataclass of the tool's options.
         call: The function of the tool.
-        plan: Prints what the tool would cost with some options.
-        show: Prints a result, and writes its page.
-        doc: What the command does.
+        plan: Returns the agents that the tool would train with some options, and a note
+            on what their cost leaves out.
+        show: Returns what is printed of a result, also of one that was stopped: tables,
+            and sentences after them.
         shared: Further dataclasses of flags.
+        start: Returns the config and the options whose values are the flags' defaults.
     """
 
-    options: type
-    call: Callable[..., Any]
-    plan: Callable[[Any], None]
-    show: Callable[[Any], None]
-    doc: str
+    call: Any
+    plan: Callable[[Any], Planned]
+    show: Callable[[Any], Shown]
     shared: tuple[type, ...] = ()
+    start: Callable[[Sequence[str]], tuple[TrainConfig, dict[str, Any]]] = _config
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
-        base = base_config(argv)
-        name: str = self.options.tool
-        shared = (flags.Dry, flags.ConfigSource, *self.shared)
-        parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
-        parsed = flags.parse(parser, argv, name)
+        base, defaults = self.start(argv)
+        options, about = self.call.options, self.call.__doc__.partition("\n\n")[0]
+        classes = (*self.shared, flags.Dry, flags.ConfigSource)
+        words: Any = {"doc": f"{about}\n\n{GOES_ON}", "defaults": defaults}
+        parser = flags.parser_class(base, options, *classes, **words)
+        parsed = flags.parse(parser, argv, options.tool)
+        show_plan = plan_of(parsed)
         settings.enable_compile_cache()
         if hasattr(parsed, "coordinator"):
             hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
         config = flags.read_config(parsed, base)
-        given = {"config": config, **flags.read_options(self.options, parsed)}
+        given = {"config": config, **flags.read_options(options, parsed)}
         if given.get("extend") and parsed.out is None:
-            raise ConfigError(
-                "--extend goes on with what a folder holds: give its --out."
-            )
+            raise ConfigError("--extend goes on with what a folder holds: give --out.")
         if parsed.dry_run:
-            folders.check_out(parsed.out, KINDS.get(name, name))
-            self.plan(self.options(**given))
+            folders.check_out(parsed.out, KINDS.get(options.tool, options.tool))
+            asked = options(**given)
+            parts, note = self.plan(asked)
+            if parts:
+                show_plan(parts, asked, note)
             return 0
-        given["out"] = parsed.out or new_folder(name, config)
+        if parsed.out is None and hosts.count() > 1:
+            raise ConfigError("several processes need one folder; give --out.")
+        env = serialise.env_name(config.env)
+        given["out"] = parsed.out or default_folder(f"{options.tool}-{env}")
         result = self.call(**given)
         if hosts.index() > 0:
             return 0
-        if result.finished or self.options in (SweepOptions, TuneOptions):
-            self.show(result)
+        shown, sentences = self.show(result)
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=max(console.width, WIDTH))
+        console.print(*shown, sep="\n")
+        results.end(result.out, *sentences)
         return 0 if result.finished else STOPPED
 
 
-def new_folder(name: str, config: TrainConfig) -> Path:
-    """Return a new folder for what a command trains.
-
-    Raises:
-        ConfigError: there are several processes, which would all make one.
-    """
-    if hosts.count() > 1:
-        raise ConfigError(
-            "several processes need a folder that all of them name alike; give --out."
-        )
-    return default_folder(f"{name}-{serialise.env_name(config.env)}")
-
-
-# --- sweep ---
-
-
-def show_plan(asked: SweepOptions) -> None:
+def _plan_sweep(asked: Any) -> Planned:
     """Print the plan of a sweep with a folder, which is not made."""
-    given = asked.of(SweepOptions) | {"out": asked.out or Path("runs"), "extend": False}
+    given = asked.of(type(asked)) | {"out": asked.out or Path("runs"), "extend": False}
     planned = plans.plan(asked.config, **given)
     lines = sweeps.plan_lines(planned)
     Console().print(lines, highlight=False, markup=False, soft_wrap=True)
+    return [], ""
 
 
-def show_sweep(result: SweepResult) -> None:
-    """Print the best points; write report.html into the folder."""
-    console = Console()
-    if not result.names or not np.isfinite(result.scores()).any():
-        console.print("no member has a score yet")
-        return
-    for name, part in sweep_data.by_environment(result.dataset).items():
-        has_any = sweep_data.read_scores(part).has_any
-        lacking = f"{name}: no member has a score yet"
-        console.print(tables.best_table(part) if has_any else lacking)
-    report.end(result.out)
+def show_sweep(result: purerl.SweepResult) -> Shown:
+    """Show the best points of each environment."""
+    parts = sweep_data.by_environment(result.dataset) if result.names else {}
+    known = [x for x in parts.values() if sweep_data.read_scores(x).has_any]
+    return [tables.best_table(part) for part in known], []
 
 
-SWEEP = Tool(
-    SweepOptions,
-    sweeps.sweep,
-    show_plan,
-    show_sweep,
-    """Train every point of some axes with every seed, in as few programs as possible.
-
-    Run the same command with --out FOLDER after a kill: it trains what is missing.
-    """,
-    (flags.Processes,),
-)
+def _plan_search(asked: Any) -> Planned:
+    """The agents that start, and the steps of all that go on."""
+    made = (populations if asked.tool == "pbt" else halvings).make_search(asked)
+    steps = sum(made.search.steps)
+    return [Part(made.space.bound, len(made.everyone), steps)], ""
 
 
-# --- population-based training, halving ---
-
-
-def _plan_pbt(asked: populations.PBTOptions) -> None:
-    search = populations.make_search(asked)
-    part = dry_run.whole_runs(search.space.bound, len(search.everyone))
-    dry_run.show([part], asked.lanes, asked.segment_updates)
-
-
-def show_pbt(result: populations.PBTResult) -> None:
-    """Print the best member of each search, and how the best of all came about."""
-    best = result.best()
-    title = f"schedule of member {best.member} of search {best.seed}"
-    _show_search(
-        result, _best_members(result), _table(title, *tables.schedule_rows(best))
-    )
-
-
-def _show_search(result: Result, *shown: Table) -> None:
-    for table in shown:
-        Console().print(table)
+def show_search(result: purerl.PBTResult | purerl.HalvingResult) -> Shown:
+    """Show the best member of each search, and how it came about."""
+    best, shown = result.best_of_each(), []
+    if isinstance(result, purerl.HalvingResult):
+        title = "members of all searches trained up to each rung"
+        shown.append(tables.table(title, *tables.rung_rows(result.dataset)))
+    lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
+    title = f"best member of each search{lost}"
+    if best:
+        shown.append(tables.table(title, *tables.member_rows(best)))
+    if best and isinstance(result, purerl.PBTResult):
+        first = result.best()
+        title = f"schedule of member {first.member} of search {first.seed}"
+        shown.append(tables.table(title, *tables.schedule_rows(first)))
     steps = f"{result.training_steps:,} steps of training, "
     steps += f"{result.evaluation_steps:,} of evaluation"
-    report.end(result.out, steps, "the best config is in best.yaml")
+    return shown, [steps, *(["the best config is in best.yaml"] if best else [])]
 
 
-PBT = Tool(
-    populations.PBTOptions,
-    populations.pbt,
-    _plan_pbt,
-    show_pbt,
-    """Train a population whose worst members copy and perturb the best.
-
-    With --out, the same command after a kill goes on, and ends with the same result.
-    """,
-)
-
-
-def _plan_halving(asked: halvings.HalvingOptions) -> None:
-    """Print the cost of the agents that start, and of the steps of all that go on."""
-    made = halvings.make_search(asked)
-    steps = sum(made.search.steps)
-    part = dry_run.Part(made.space.bound, len(made.search_of), steps)
-    dry_run.show([part], asked.lanes, asked.segment_updates)
-
-
-def show_halving(result: halvings.HalvingResult) -> None:
-    """Print how many went on at each rung, and the best member of each search."""
-    title = "members of all searches trained up to each rung"
-    rungs = _table(title, *tables.rung_rows(result.dataset))
-    _show_search(result, rungs, _best_members(result))
-
-
-HALVING = Tool(
-    halvings.HalvingOptions,
-    halvings.halving,
-    _plan_halving,
-    show_halving,
-    """Train many random points, and drop all but the best at every rung.
-
-    With --out, the same command after a kill goes on, and ends with the same result.
-    """,
-)
-
-
-def _best_members(result: Result) -> Table:
-    best = result.best_of_each()
-    lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
-    return _table(f"best member of each search{lost}", *tables.member_rows(best))
-
-
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
-    """Return a table whose numbers stand to the right."""
-    table = Table(title=title)
-    for name in headings:
-        table.add_column(name, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(str, row))
-    return table
-
-
-# --- tune ---
-
-
-def _plan_study(asked: TuneOptions) -> None:
-    """Print the cost of a batch's agents, of all trials and of the comparison."""
+def _plan_study(asked: Any) -> Planned:
+    """A batch's agents, and the steps of all trials and of the comparison."""
     Space(asked.config, asked.axes).check_effects()
     seeds = len(check_seeds(asked.seeds))
     agents = asked.trials * seeds + 2 * asked.holdout_seeds
-    study = dry_run.whole_runs(bind(asked.config), agents)
+    study = whole_runs(bind(asked.config), agents)
     part = study._replace(agents=min(agents, asked.batch * seeds))
-    note = "; trials that are pruned take less, and other settings other times"
-    dry_run.show([part], asked.lanes, note=note)
+    return [part], "; trials that are pruned take less, and other settings other times"
 
 
-def show_study(result: TuneResult) -> None:
-    """Print the best trials, the comparison with the default; write the page."""
-    console = Console()
+def show_study(result: purerl.TuneResult) -> Shown:
+    """Show the best trials, and the comparison with the default."""
+    shown = []
     if result.best_row is not None:
-        console.print(tuning.best_table(result))
+        shown.append(tuning.best_table(result))
     if result.holdout is not None:
-        console.print(tuning.holdout_table(result.holdout))
-    for sentence in tuning.warnings(result):
-        console.print(f"warning: {sentence}", markup=False, highlight=False)
-    console.print(tuning.end_line(result), highlight=False)
-    more = []
+        shown.append(tuning.holdout_table(result.holdout))
+    sentences = [f"warning: {sentence}" for sentence in tuning.warnings(result)]
+    sentences.append(tuning.end_line(result))
     if not result.finished and result.out:
-        more.append(
-            f"stopped; the same command with --out {quoted(result.out)} goes on"
-        )
+        folder = quoted(result.out)
+        sentences.append(f"stopped; the same command with --out {folder} goes on")
     if result.best_config and result.out:
         best = quoted(result.out / "best.yaml")
-        more.append(f"train with the best: {program()} train --config {best}")
-    report.end(result.out, *more)
+        sentences.append(f"train with the best: {program()} train --config {best}")
+    return shown, sentences
 
 
-TUNE = Tool(
-    TuneOptions,
-    tuning.tune,
-    _plan_study,
-    show_study,
-    """Search for a better config: trials in batches, each one vmapped call.
-
-    With --out the same command goes on after a kill, or with more trials. Run several
-    times at once, with one --out or one --storage, it shares the trials.
-    """,
-)
-
-
-# --- compare ---
-
-
-def _plan_comparison(asked: CompareOptions) -> None:
-    """Print the cost of every program."""
+def _plan_comparison(asked: Any) -> Planned:
+    """The agents of every program."""
     worker_limit(asked.memory_limit, make_workers())
-    seeds = len(check_seeds(asked.seeds))
-    parts = [
-        dry_run.whole_runs(part.bound, len(part.entries) * seeds)
-        for part in planned(asked)
-    ]
-    dry_run.show(parts, asked.lanes, asked.segment_updates)
+    seeds, programs = len(check_seeds(asked.seeds)), planned(asked)
+    return [whole_runs(part.bound, len(part.entries) * seeds) for part in programs], ""
 
 
-def show_comparison(result: Comparison) -> None:
-    """Print the table and where everything is; write the page into the folder."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDTH))
-    console.print(result.table())
-    report.end(result.out)
+def _plan_evolution(asked: Any) -> Planned:
+    """The agents of a generation, and the steps of all generations."""
+    setup = make_setup(asked)
+    numbers = with_noun(setup.optimiser.genome.size, "number")
+    note = f"; {with_noun(asked.generations, 'generation')}, for {numbers}"
+    return evolved.planned(setup), note
 
 
-COMPARE = Tool(
-    CompareOptions,
-    compare,
-    _plan_comparison,
-    show_comparison,
-    """Train with several settings on held-out seeds, and compare them in one table.
+def show_evolution(result: purerl.EvolutionResult) -> Shown:
+    """Show what came out; write pictures into the folder."""
+    numbers, folder, sentences = result.summary, result.out, list(result.view().facts)
+    if not result.done or folder is None:
+        return [], sentences
+    sentences.append(
+        f"compile {numbers['compile_seconds']:.1f} s; in all {numbers['agents']:,} "
+        f"agents in {numbers['train_seconds']:.1f} s "
+        f"({numbers['agents_per_second']:.3g} agents/s, "
+        f"{format_count(numbers['steps_per_second'])} steps/s)"
+    )
+    for name, figure in {"evolution": result.plot(), **result.pictures()}.items():
+        plots.save(figure, folder / f"{name}.png")
+    learned, whole = result.learned, folder / "learned.yaml"
+    parts = [*result.losses(learned), *result.optimisers(learned), "rule"]
+    files = {name: folder / f"{name}.npz" for name in parts}
+    commands = [train_command(learned, *x) for x in files.items() if x[1].exists()]
+    if whole.exists():
+        commands.append(f"{program()} train --config {quoted(whole)}")
+    return [], sentences + [f"train with it: {command}" for command in commands]
 
-    --setting and --environment may be given several times: every setting trains in
-    every environment. Run the same command again after a kill: it trains what is
-    missing.
-    """,
+
+@dataclasses.dataclass(kw_only=True)
+class Evolution:
+    """Presets are those of evolutions too."""
+
+    preset: Annotated[
+        str | None,
+        flags.option(
+            f"Preset of an evolution: {', '.join(evolutions.names())}; or of the "
+            "config alone, which the flags change: "
+            f"{', '.join(presets.names())}."
+        ),
+    ] = None
+
+
+def _evolution(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
+    """The config and the options of a preset of an evolution, or a config alone."""
+    name = flags.option_before_parsing(argv, "preset")
+    if name not in evolutions.names():
+        try:
+            return base_config(argv), {}
+        except ConfigError as error:
+            if name is None or name in presets.names():
+                raise
+            known = f"Evolutions: {', '.join(evolutions.names())}."
+            raise ConfigError(f"{error} {known}") from None
+    for other in ("config", "algorithm"):
+        if flags.option_before_parsing(argv, other):
+            what = f"--preset {name} is a whole evolution"
+            raise ConfigError(f"{what}; leave --{other} out.")
+    values = evolutions.load(name)
+    config, strategy = values.pop("config"), values.get("strategy", "")
+    if not isinstance(strategy, str):
+        inner = (f"{k}={v!r}" for k, v in strategy.items() if k != "name")
+        values["strategy"] = f"{strategy.get('name', 'open-es')}({', '.join(inner)})"
+    return config, values
+
+
+main_sweep = Tool(purerl.sweep, _plan_sweep, show_sweep, (flags.Processes,))
+main_pbt = Tool(purerl.pbt, _plan_search, show_search)
+main_halving = Tool(purerl.halving, _plan_search, show_search)
+main_tune = Tool(purerl.tune, _plan_study, show_study)
+main_compare = Tool(
+    purerl.compare, _plan_comparison, lambda result: ([result.table()], [])
+)
+main_evolve = Tool(
+    purerl.evolve,
+    _plan_evolution,
+    show_evolution,
+    (Evolution, flags.Processes, Absent),
+    _evolution,
 )

@@ -24,7 +24,7 @@ from purerl.report import plots, statistics
 from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
-from purerl.report.statistics import heading_of, missing
+from purerl.report.statistics import heading_of
 from purerl.runner.arguments import stored_folder
 from purerl.runner.trackers.base import (
     Member,
@@ -104,7 +104,7 @@ def read_numbers(
     if isinstance(given, Mapping):
         is_whole = set(given) == set(environments)
         given = [given[name] for name in environments] if is_whole else np.nan
-    found = missing.as_numbers(field, given)
+    found = statistics.as_numbers(field, given)
     if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
         raise ConfigError(
             f"{field} must be a finite number, or one for each environment, in their "
@@ -223,7 +223,7 @@ class Comparison(Shown):
         """The lowest return on the way of a run that did not fail, by environment."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
         return [
-            missing.lowest_of(self.curves[e], failed[:, n].any(0))
+            statistics.lowest_of(self.curves[e], failed[:, n].any(0))
             for n, e in enumerate(self.environments)
         ]
 
@@ -249,9 +249,9 @@ class Comparison(Shown):
             ConfigError: an unknown measure, an environment without a number, or a
                 number of `high` that is not above that of `low`.
         """
-        missing.check_choice("measure", measure, self.measures)
+        statistics.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
-        worst = missing.worst_of(raw, np.asarray(self._lowest))
+        worst = statistics.worst_of(raw, np.asarray(self._lowest))
         filled = np.where(np.isnan(raw), worst, raw)
         least = read_numbers("low", low, self.environments)
         most = read_numbers("high", high, self.environments)
@@ -455,7 +455,7 @@ def rows_of(
         baseline: The number of the setting that others are compared with.
     """
     # All NaN in an environment in which every run failed.
-    filled = np.where(np.isnan(raw), missing.worst_of(raw, floors), raw)
+    filled = np.where(np.isnan(raw), statistics.worst_of(raw, floors), raw)
     is_one_task = filled.shape[-1] == 1
     base = filled[baseline]
     # A mean return near zero says nothing of the scale of an environment's returns, so

@@ -267,7 +267,7 @@ class EvolutionLoop:
             return f"stopped after generation {done:,}; nothing was saved (no out)"
         return (
             f"stopped after generation {done:,}, which is saved. Go on with: "
-            f"{text.program()} evolve --resume {text.quoted(self.asked.folder)}"
+            f"the same call or command with out={text.quoted(self.asked.folder)}"
         )
 
 

@@ -11,12 +11,7 @@ from purerl.execution.format import program, quoted, say
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RunResult, load_run
-from purerl.runner.rows import (
-    read_diverged_at,
-    read_members,
-    saved_records,
-    stack_rows,
-)
+from purerl.runner.rows import read_diverged_at, read_members, saved_records, stack_rows
 from purerl.runner.run import tracked_files
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
@@ -56,16 +51,40 @@ def load(folder: str | Path) -> Any:
 
     Raises:
         ConfigError: it holds nothing that purerl has written, or something damaged, or
-            what has no result of its own, as a search that is not of the library.
+            what has no result of its own.
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if kind not in KINDS:
-        raise ConfigError(
-            folders.refusal(folder, kind, ", which has no result to load")
-        )
-    module, reader, _ = KINDS[kind]
-    return getattr(import_module(module), reader)(folder)
+    if kind in KINDS:
+        module, reader, _ = KINDS[kind]
+        return getattr(import_module(module), reader)(folder)
+    if (folder / "records").is_dir():
+        return read_own_search(folder)
+    raise ConfigError(folders.refusal(folder, kind, ", which has no result to load"))
+
+
+def look(folder: Path) -> Any:
+    """Read a result for pictures and pages: of a run the curves alone.
+
+    These need no config, which may name what only the program that wrote it knows.
+
+    Raises:
+        ConfigError: as of `load`, or nothing has been written yet.
+    """
+    is_run = folders.kind_of(folder) == "run"
+    return read_result(folder) if is_run else load(folder)
+
+
+def read_own_search(folder: Path) -> Any:
+    """Read a search that is not of the library: its outcomes, without its states."""
+    from purerl.search.drive import Finished
+    from purerl.search.folder import read_outcomes
+    from purerl.search.protocol import Step
+
+    unknown: Any = None
+    outcomes = read_outcomes(folder)
+    steps = [Step(unknown, outcome, unknown, unknown) for outcome in outcomes]
+    return Finished(steps, None, {})
 
 
 def read_result(folder: Path) -> RunResult:
@@ -91,6 +110,7 @@ def read_result(folder: Path) -> RunResult:
         diverged_at=read_diverged_at(stored, seeds, last),
         metrics=train,
         evaluation=stack_rows(records["evaluation"]),
+        finished=_has_finished(stored, train),
         out=folder,
     )
 
@@ -110,7 +130,7 @@ def read_run(folder: Path) -> RunResult:
         bind(config, on_host=True, trains=False)
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
-        return curves._replace(finished=_has_finished(stored, curves.metrics))
+        return curves
     saved = load_run(folder, config)
     state = saved.state if saved.finished else None
     return curves._replace(config=config, state=state, finished=saved.finished)
@@ -168,13 +188,12 @@ def told_of_run(folder: Path) -> Told:
     # Rows after the last checkpoint are computed again, and told, when the run goes on.
     if not steps(folder / "checkpoints"):
         raise ConfigError(
-            f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
-            f"go on with it: {program()} train --resume {quoted(folder)}"
+            f"the run in {folder} has saved nothing yet. To go on with it: "
+            f"{program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
     last = max(steps(folder / "checkpoints"))
     folders.say_what_is_cut(folder, last >= int(result.metrics["update"].max()))
-    result = result._replace(finished=_has_finished(stored, result.metrics))
     run = describe(folder, stored["config"], stored["seeds"])
     files = partial(tracked_files, result, say)
     return Told(run, records.num_updates, records.send_missing, files, result.finished)

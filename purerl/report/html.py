@@ -69,6 +69,11 @@ def figure(picture: style.Picture, caption: str = "", large: int = LARGE) -> str
     return _captioned(shown, caption)
 
 
+def figures(*pictures: style.Picture) -> str:
+    """Return pictures without captions."""
+    return "".join(map(figure, pictures))
+
+
 def file(path: str | Path, caption: str = "") -> str:
     """Return a picture, a GIF or an MP4 as it is, inside the page.
 
@@ -132,9 +137,9 @@ def settings(values: Mapping[str, Any], *, closed: str = "") -> str:
     return f"<details><summary>{html.escape(closed)}</summary>{body}</details>"
 
 
-def note(text: str) -> str:
-    """Return a line of small text."""
-    return f"<p class=note>{html.escape(text)}</p>"
+def note(*texts: str) -> str:
+    """Return lines of small text; empty ones are left out."""
+    return "".join(f"<p class=note>{html.escape(x)}</p>" for x in texts if x)
 
 
 def code(text: str) -> str:
@@ -142,38 +147,37 @@ def code(text: str) -> str:
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
-def about(
-    config: Mapping[str, Any],
-    folder: Path | None,
-    *,
-    load: str | None = None,
-    **facts: Any,
-) -> str:
-    """Say where results come from: facts, how they were made, config, how to load them.
+# Entries of a manifest that say how results were made.
+MADE = ("design", "axes", "seeds", "generations", "options", "device", "versions")
+
+
+def about(folder: Path | None, config: Mapping[str, Any]) -> str:
+    """Say where results come from: how they were made, config, how to load them.
 
     Args:
-        config: Config as plain values.
-        folder: The folder of the results. What its manifest says of options, machine,
-            versions and command is shown; this process may be on another machine.
-        load: Python code that reads the results; may be empty. `purerl.load` if not
-            given.
-        **facts: Further lines; empty ones are left out.
+        folder: The folder of the results. What its manifest and summary say is shown;
+            this process may be on another machine.
+        config: Config as plain values, where no folder holds one.
     """
-    stored = folders.load(folder) if folder and folders.is_begun(folder) else {}
-    options = stored.get("options", {}).items()
-    versions = stored.get("versions", {}).items()
-    made = {
-        "options": ", ".join(f"{name}={value}" for name, value in options),
-        "device": stored.get("device", ""),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions),
-        "command": stored.get("command", ""),
-    }
-    lines = {**facts, **{name: value for name, value in made.items() if value}}
-    body = settings({n.replace("_", " "): v for n, v in lines.items() if v})
+    stored, numbers = {}, {}
+    if folder and folders.is_begun(folder):
+        stored, numbers = folders.load(folder), folders.read_summary(folder)
+    config = stored.get("config", config)
+    facts = {name: _words(stored[name]) for name in MADE if name in stored}
+    facts |= {n: f"{x:,}" for n, x in numbers.items() if isinstance(x, int | float)}
+    facts["command"] = stored.get("command", "")
+    body = settings({n.replace("_", " "): x for n, x in facts.items() if x})
     body += settings(config, closed=f"Configuration ({len(config)} fields)")
-    if load is None:
-        load = f"import purerl\n\nresult = purerl.load({str(folder or 'FOLDER')!r})"
-    return body + (f"<h3>Load it</h3>{code(load)}" if load else "")
+    load = f"import purerl\n\nresult = purerl.load({str(folder or 'FOLDER')!r})"
+    return f"{body}<h3>Load it</h3>{code(load)}"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={one}" for name, one in value.items())
+    if isinstance(value, list) and len(value) > 8:
+        return f"{value[0]} to {value[-1]}, {len(value):,} in all"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _cell(value: Any) -> str:
@@ -183,12 +187,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | str) or value is None:
         return f"<td>{html.escape('-' if value is None else str(value))}</td>"
     if isinstance(value, int | float | np.number):
-        number = float(value)
-        known = math.isfinite(number)
-        digits = 0 if isinstance(value, int | np.integer) else 1
-        text = label(value) if abs(number) < 1e3 else f"{number:,.{digits}f}"
-        shown = text if known else "-"
-        return f'<td class=n data-v="{number if known else ""}">{shown}</td>'
+        is_known = math.isfinite(value)
+        number, shown = (value, label(value)) if is_known else ("", "-")
+        return f'<td class=n data-v="{number}">{shown}</td>'
     return f"<td>{_text(value)}</td>"
 
 

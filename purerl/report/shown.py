@@ -72,10 +72,7 @@ class Shown(abc.ABC):
             ConfigError: no such metric, or a result without curves of returns.
         """
         del metric
-        raise ConfigError(
-            f"{type(self).__name__} has no curves of returns that could be drawn with "
-            "those of others; draw it alone, result.plot()."
-        )
+        raise ConfigError(f"{type(self).__name__} has no curves of returns.")
 
     def to_dataframe(self, *, curves: bool = False) -> "pd.DataFrame":
         """Return a table, a row per agent, member, trial or generation.

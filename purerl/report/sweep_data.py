@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.report.statistics.missing import lowest_of, worst_of
+from purerl.report.statistics import lowest_of, worst_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,7 +59,7 @@ class Scores(NamedTuple):
 
     @property
     def filled(self) -> np.ndarray:
-        """Scores where one that is missing is worth `statistics.missing.worst_of`.
+        """Scores where one that is missing is worth `statistics.worst_of`.
 
         The worst is that of its environment; NaN where this has no score.
 
@@ -126,9 +126,10 @@ class Scores(NamedTuple):
         names = self.values(ENV) if ENV in self.names else []
         if len(names) > 1:
             raise ConfigError(
-                f"{several_tasks(names)}; take one of them, best({ENV}={names[0]!r}), "
-                f"or its dataset, result.sel({ENV}={names[0]!r}), or curves and scores "
-                f"of seeds with a line for each, by={ENV!r}."
+                f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), "
+                "and returns of different tasks do not compare; take one of them, "
+                f"best({ENV}={names[0]!r}) or result.sel({ENV}={names[0]!r}), or draw "
+                f"a line for each, by={ENV!r}."
             )
 
     def values(self, name: str) -> list[Any]:
@@ -320,20 +321,16 @@ def is_log(values: Sequence[Any]) -> bool:
 
 def label(value: Any) -> str:
     """Return a value in a few characters: `3e-4`, `0.95`, `64-64`."""
-    if isinstance(value, bool | np.bool_ | str):
-        return str(value)
-    if isinstance(value, int | np.integer):
-        number = int(value)
-        return f"{number:,}" if abs(number) < 1e6 else label(float(number))
-    if not isinstance(value, float | np.floating):
+    if not is_number(value):
         return str(value)
     number = float(value)
-    text = f"{number:.3g}" if abs(number) < 1e3 else f"{number:,.0f}"
+    if isinstance(value, int | np.integer) and abs(number) < 1e6:
+        return f"{int(value):,}"
     if number and np.isfinite(number) and not 1e-2 <= abs(number) < 1e5:
-        mantissa, _, exponent = f"{number:.2e}".partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".")
-        text = f"{mantissa}e{int(exponent)}"
-    return text
+        short = {"precision": 2, "unique": False, "trim": "-", "exp_digits": 1}
+        text = np.format_float_scientific(number, **short)
+        return text.replace("+", "").replace(".e", "e")
+    return f"{number:.3g}" if abs(number) < 1e3 else f"{number:,.0f}"
 
 
 def short(name: str) -> str:
@@ -366,14 +363,6 @@ def by_environment(dataset: "xr.Dataset") -> dict[str, "xr.Dataset"]:
     }
 
 
-def several_tasks(names: Sequence[str]) -> str:
-    """Return a sentence's beginning: several environments have no common best."""
-    return (
-        f"{ENV}: the sweep has {len(names)} environments ({', '.join(names)}), and "
-        "returns of different tasks do not compare"
-    )
-
-
 def env_name(dataset: "xr.Dataset") -> str:
     """Return the name of the environment, for titles; the number of several."""
     names = environments(dataset)
@@ -383,7 +372,4 @@ def env_name(dataset: "xr.Dataset") -> str:
 def _check_sweep(dataset: "xr.Dataset") -> None:
     """Refuse another dataset, such as that of a comparison."""
     if "axes" not in dataset.attrs:
-        raise ConfigError(
-            "dataset must be that of a sweep, got another one; a comparison is drawn "
-            "by its own plot()."
-        )
+        raise ConfigError("dataset must be that of a sweep, got another one.")

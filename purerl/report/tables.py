@@ -1,6 +1,7 @@
 """Tables of runs and sweeps, for the terminal and for pages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +13,7 @@ from purerl.population.search import BestMember
 from purerl.report import statistics
 from purerl.report.plots.runs import env_of
 from purerl.report.statistics import mean_interval, nanmean
-from purerl.report.sweep_data import (
-    SCORE,
-    Scores,
-    env_name,
-    label,
-    read_scores,
-    short,
-)
+from purerl.report.sweep_data import SCORE, Scores, env_name, label, read_scores, short
 from purerl.runner.result import RunResult
 from purerl.space.axes import in_words
 
@@ -28,6 +22,37 @@ if TYPE_CHECKING:
 
 # Configurations that the terminal shows, and whose scores say how all are rounded.
 TOP = 10
+
+
+def table(
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    caption: str = "",
+    *,
+    mean: Sequence[str] = (),
+    styles: Mapping[int, str] = MappingProxyType({}),
+) -> Table:
+    """Return a table for the terminal, whose cells stand to the right.
+
+    Args:
+        title: What stands over it.
+        headings: Heading of each column.
+        rows: Cells of each row; None is an empty one.
+        caption: What stands under it.
+        mean: Cells of a last row, under a line.
+        styles: Style of some rows, by their numbers.
+    """
+    found = Table(title=title, caption=caption)
+    for name in headings:
+        found.add_column(name, justify="right", overflow="fold")
+    for number, row in enumerate(rows):
+        cells = ("" if cell is None else label(cell) for cell in row)
+        found.add_row(*cells, style=styles.get(number, ""))
+    if mean:
+        found.add_section()
+        found.add_row(*mean)
+    return found
 
 
 def agents_of(
@@ -50,15 +75,40 @@ def agents_of(
         last = final[:, -1]
         columns = (last.mean(-1), last.min(-1), last.max(-1), *numbers.T)
         numbers = np.stack(columns, axis=1)
-    number, rows = _writer(numbers[result.diverged_at < 0]), []
+    number = _writer(numbers[result.diverged_at < 0])
+    return headings, _rows_of(result, numbers, number), number
+
+
+def _rows_of(
+    agents: Any, numbers: np.ndarray, number: Callable[[Any], str]
+) -> list[list[str]]:
+    """Seed and numbers of each agent, or the update in which it diverged."""
+    rows = []
     for seed, values, update in zip(
-        result.seeds, numbers, result.diverged_at, strict=True
+        agents.seeds, numbers, agents.diverged_at, strict=True
     ):
         cells = [*map(number, values)]
         if update >= 0:
             cells = [f"diverged in update {update + 1:,}", *[""] * (len(cells) - 1)]
         rows.append([str(seed), *cells])
-    return headings, rows, number
+    return rows
+
+
+def _agents_table(
+    agents: Any, title: str, headings: Sequence[str], rows: Any, *words: str, mean: Any
+) -> Table:
+    """A table of agents, those that diverged in red, and the mean of the others."""
+    is_lost = agents.diverged_at >= 0
+    kept = int((~is_lost).sum())
+    name = "mean" if not is_lost.any() else f"mean of {kept}"
+    return table(
+        title,
+        headings,
+        rows,
+        "\n".join(filter(None, words)),
+        mean=[name, *mean] if kept > 1 else (),
+        styles=dict.fromkeys(np.flatnonzero(is_lost).tolist(), "red"),
+    )
 
 
 def run_table(result: RunResult) -> Table:
@@ -67,33 +117,22 @@ def run_table(result: RunResult) -> Table:
     Below is the mean's 95% interval; of fewer than ten agents, their range. Agents that
     diverged are marked, and are not in the mean.
     """
-    name, final = env_of(result), result.evaluation.get("episode_return")
+    final, is_kept = result.evaluation.get("episode_return"), result.diverged_at < 0
+    headings, rows, number = agents_of(result)
+    mean = [number(nanmean(result.metrics["episode_return"][is_kept, -1]))]
     title, caption = "deterministic policy at the end of training", ""
     if final is None:
         title = "last episodes of training"
         caption = "num_evaluations=0: purerl evaluate RUN plays the trained policy"
-    headings, rows, number = agents_of(result)
-    is_kept, mean = result.diverged_at < 0, []
-    if is_kept.sum() > 1:
-        mean = ["mean" if is_kept.all() else f"mean of {is_kept.sum()}"]
-        if final is not None:
-            means = final[is_kept, -1].mean(-1)
-            mean += [f"[bold]{number(means.mean())}[/bold]", "", ""]
-            found = mean_interval(means)
-            ends = f"{found.words}: {number(found.low)} to {number(found.high)}"
-            ends = "no spread" if found.low == found.high else ends
-            caption = f"mean evaluation {number(means.mean())} ({ends})"
-        mean.append(number(nanmean(result.metrics["episode_return"][is_kept, -1])))
-    notes = "\n".join(note for note in (caption, last_cut_note(result)) if note)
-    table = Table(title=f"{name}: {title}", caption=notes, min_width=68)
-    for header in headings:
-        table.add_column(header, justify="right")
-    for row, kept in zip(rows, is_kept, strict=True):
-        table.add_row(*row, style="" if kept else "red")
-    if mean:
-        table.add_section()
-        table.add_row(*mean)
-    return table
+    elif is_kept.sum() > 1:
+        means = final[is_kept, -1].mean(-1)
+        middle, found = number(means.mean()), mean_interval(means)
+        mean = [f"[bold]{middle}[/bold]", "", "", *mean]
+        ends = f"{found.words}: {number(found.low)} to {number(found.high)}"
+        ends = "no spread" if found.low == found.high else ends
+        caption = f"mean evaluation {middle} ({ends})"
+    words, title = (caption, last_cut_note(result)), f"{env_of(result)}: {title}"
+    return _agents_table(result, title, headings, rows, *words, mean=mean)
 
 
 def last_cut_note(result: RunResult) -> str:
@@ -125,23 +164,15 @@ def episodes_table(played: Any) -> Table:
     Args:
         played: What `purerl.evaluate` returns. Agents that diverged are in no mean.
     """
-    is_kept, returns = played.diverged_at < 0, played.episode_return
-    table = Table(title=played.title, caption=cut_note(played._asdict()))
-    for header in ("seed", "mean", "std", "worst", "best"):
-        table.add_column(header, justify="right")
-    number, measures = _writer(returns), (np.mean, np.std, np.min, np.max)
-    for seed, episodes, update in zip(
-        played.seeds, returns, played.diverged_at, strict=True
-    ):
-        cells = [number(measure(episodes)) for measure in measures]
-        lost = f"[red]diverged[/red] in update {update + 1:,}"
-        table.add_row(str(seed), *(cells if update < 0 else [lost, "", "", ""]))
-    if is_kept.sum() > 1:
-        table.add_section()
-        who = "all" if is_kept.all() else f"{is_kept.sum()} agents"
-        mean, *spread = (number(measure(returns[is_kept])) for measure in measures)
-        table.add_row(who, f"[bold]{mean}[/bold]", *spread)
-    return table
+    returns, measures = played.episode_return, (np.mean, np.std, np.min, np.max)
+    number = _writer(returns)
+    numbers = np.stack([measure(returns, axis=1) for measure in measures], axis=1)
+    kept = returns[played.diverged_at < 0]
+    mean = [number(measure(kept)) for measure in measures] if kept.size else []
+    headings = ("seed", "mean", "std", "worst", "best")
+    rows = _rows_of(played, numbers, number)
+    words = cut_note(played._asdict())
+    return _agents_table(played, played.title, headings, rows, words, mean=mean)
 
 
 def best_rows(
@@ -194,18 +225,12 @@ def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) ->
     num, seeds = scores.scores.shape
     headings, shown = best_rows(scores, top)
     missing = f"; {scores.missing}" if scores.missing else ""
-    table = Table(
-        title=f"{env_name(dataset)}: best {len(shown)} of "
+    title = (
+        f"{env_name(dataset)}: best {len(shown)} of "
         f"{with_noun(num, 'configuration')}, {with_noun(seeds, 'seed')} each{missing}"
     )
-    for place, header in enumerate(headings):
-        # On a narrow terminal values and ends are folded, and no number is cut off.
-        is_number = place - len(scores.names) in (0, 2, 3)
-        table.add_column(header, justify="right", no_wrap=is_number, overflow="fold")
-    for rank, (*cells, lost) in enumerate(shown):
-        texts = [*map(label, cells), f"{lost}" if lost else ""]
-        table.add_row(*texts, style="bold" if rank == 0 else "")
-    return table
+    rows = [[*cells, lost or None] for *cells, lost in shown]
+    return table(title, headings, rows, styles={0: "bold"})
 
 
 def member_rows(best: Sequence[BestMember]) -> tuple[list[str], list[list[Any]]]:

@@ -341,6 +341,7 @@ def tool(
         )
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _documented(function.__doc__ or "", kind)
+        call.options = options  # type: ignore[attr-defined]
         return in_32_bits(call)
 
     return decorate

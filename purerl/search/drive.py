@@ -48,7 +48,8 @@ class Finished(Shown):
     def view(self) -> View:
         """Return what the search tells of itself."""
         state = "not finished" if self.states is None else "finished"
-        facts = [f"{state}: {with_noun(len(self.steps), 'request')}"]
+        done = with_noun(len(self.steps), "request")
+        facts = [f"{state}: {done}" if self.numbers else done]  # None if read again.
         scores = [score_of(step.outcome) for step in self.steps]
         numbers = np.repeat(np.arange(len(scores)), list(map(len, scores)))
         table = {"request": numbers, "score": np.concatenate([[], *scores])}

@@ -20,8 +20,8 @@ from purerl.config import ConfigError
 from purerl.execution.curves import mean_of_known
 from purerl.execution.format import format_count, format_duration, say, with_noun
 from purerl.execution.memory import require_listing
-from purerl.report.plots import tuning as plots
-from purerl.report.statistics.missing import lowest_of
+from purerl.report import plots
+from purerl.report.statistics import lowest_of
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
@@ -254,7 +254,7 @@ class StudyLoop:
         )
         if self.folder is not None:
             results.write(self.folder, result)
-            shown = plots.figures(rows, result.importance, self.space.drawn())
+            shown = plots.study_figures(rows, result.importance, self.space.drawn())
             for name, figure in shown.items():
                 plots.save(figure, self.folder / f"{name}.png")
         return result

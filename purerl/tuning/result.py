@@ -21,10 +21,9 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import say, with_noun
-from purerl.report.plots import tuning
+from purerl.report import plots
 from purerl.report.shown import Shown, View, columns_of, stated
-from purerl.report.statistics import heading_of, mean_interval, text_of
-from purerl.report.statistics.missing import worst_of
+from purerl.report.statistics import heading_of, mean_interval, text_of, worst_of
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.options import FIXED, TOLD
@@ -209,7 +208,7 @@ class TuneResult(Shown):
         return View(
             ", ".join(self.space.axes),
             facts,
-            lambda ax=None: tuning.history(self.rows, ax),
+            lambda ax=None: plots.study_history(self.rows, ax),
             self._columns,
             "score",
         )

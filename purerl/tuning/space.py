@@ -17,7 +17,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, shortest
-from purerl.report.plots import tuning as plots
+from purerl.report import plots
 from purerl.space.axes import (
     Axis,
     Choice,

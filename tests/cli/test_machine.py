@@ -41,12 +41,7 @@ def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
     text = " ".join(done.stdout.split())
     assert f"asked for JAX_PLATFORMS={platform}" in text
     assert "devices cpu:0" in text
-    remedy = {
-        "cuda": "pip install 'purerl[cuda12]' or 'purerl[cuda13]'",
-        "tpu": "pip install 'jax[tpu]'",
-        "nonsense": "JAX knows no platform 'nonsense'",
-    }[platform]
-    assert remedy in text
+    assert "pip install 'purerl[cuda12]' or 'purerl[cuda13]', a TPU 'jax[tpu]'" in text
     assert "unset JAX_PLATFORMS" in text
     assert "no problems found" not in text
 
@@ -80,7 +75,7 @@ def test_a_command_that_fails_for_another_reason_still_shows_where(monkeypatch):
     def fail(argv):
         raise RuntimeError("no fault of the machine")
 
-    monkeypatch.setattr("purerl.cli.envs.main", fail)
+    monkeypatch.setattr("purerl.cli.about.main_envs", fail)
     with pytest.raises(RuntimeError, match="no fault of the machine"):
         main(["envs"])
     assert settings.backend_problem() is None

@@ -22,24 +22,15 @@ SHARED = {
     "eval_episodes": 2,
     "eval_max_steps": 20,
 }
-CONFIGS = {
-    "ppo": purerl.RecurrentPPOConfig(
-        num_steps=16, num_epochs=2, num_minibatches=2, **SHARED
-    ),
-    "sac": purerl.SACConfig(
-        memory="gru",
-        rounds_per_update=1,
-        learning_starts=64,
-        batch_size=32,
-        **SHARED,
-    ),
-}
+CONFIG = purerl.RecurrentPPOConfig(
+    num_steps=16, num_epochs=2, num_minibatches=2, **SHARED
+)
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def folder(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
-    purerl.run(CONFIGS[request.param], seeds=2, out=out, lanes=2, progress=False)
+    purerl.run(CONFIG, seeds=2, out=out, lanes=2, progress=False)
     return out
 
 

@@ -174,14 +174,14 @@ def test_a_folder_has_every_option_that_changes_it(tool, result):
 
 
 def test_an_evolution_goes_on_with_its_snapshots(tmp_path):
-    out, words = tmp_path / "out", ["--no-progress"]
+    out = tmp_path / "out"
     sizes = {"population": 2, "generations": 3, "snapshot_every": 1}
     purerl.evolve(CONFIG, "learning_rate", out=out, **sizes, **SMALL)
-    command = ["evolve", "--resume", str(out), "--generations"]
-    assert main([*command, "4", *words]) == 0
+    more = {"population": 2, "out": out, **SMALL}
+    purerl.evolve(CONFIG, "learning_rate", generations=4, **more)
     assert max(int(path.stem) for path in (out / "snapshots").iterdir()) == 4
-    assert main([*command, "6", "--snapshot-every", "3", *words]) == 0
-    assert main([*command, "9", *words]) == 0
+    purerl.evolve(CONFIG, "learning_rate", generations=6, snapshot_every=3, **more)
+    purerl.evolve(CONFIG, "learning_rate", generations=9, **more)
     found = sorted(int(path.stem) for path in (out / "snapshots").iterdir())
     assert found == [1, 2, 3, 4, 6, 9]
 

@@ -107,7 +107,7 @@ def test_an_evolution_sums_its_generations(capsys):
     assert main([*words, "--dry-run", "--device", "h200"]) == 0
     out = capsys.readouterr().out
     assert "32 agents, CartPole-v1, on NVIDIA H200 SXM" in out
-    assert re.search(r"1,000 generations of these: about (\d+:)?\d+:\d\d", out)
+    assert re.search(r"about (\d+:)?\d+:\d\d in all; 1,000 generations, for", out)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from purerl import losses, serialise
 from purerl.execution.cohort import make_cohort
 from purerl.execution.programs import crossed
 from purerl.meta import training as runs
-from purerl.report.page import evolution_page
+from purerl.report.page import page_of
 from purerl.storage import folders
 from tests.helpers import assert_same_bits, tiny_config, trained
 
@@ -132,7 +132,7 @@ def test_costs_are_those_of_all_generations(tmp_path):
     assert again.summary["generations_run"] == 0
     assert again.summary["agents"] == 3 * runs and costs(tmp_path) == after
     assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
-    page = evolution_page(again, tmp_path / "page.html").read_text()
+    page = page_of(again, tmp_path / "page.html").read_text()
     assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
 
 

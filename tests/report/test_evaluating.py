@@ -10,7 +10,7 @@ import purerl
 from purerl.cli import main
 from purerl.keys import evaluation_key
 from purerl.population.schedules import ConfigSchedule
-from purerl.report.evaluating import play_compiled
+from purerl.report.playing import play_compiled
 from purerl.scale.host import to_device
 from tests.helpers import tiny_config
 
@@ -145,7 +145,7 @@ def test_other_numbers_of_the_environment_are_played_with(run):
 @pytest.mark.parametrize(
     ("given", "options", "words"),
     [
-        ("run", {"episodes": 0}, "episodes must be at least 1"),
+        ("run", {"episodes": 0}, "episodes must be a positive"),
         ("run", {"seed": 4}, "got 4; the run has seeds 3, 5"),
         ("run", {"state": 1}, "state goes with a config"),
         ("curves", {}, "without its states"),

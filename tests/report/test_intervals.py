@@ -7,9 +7,9 @@ from rich.console import Console
 from purerl.config import ConfigError
 from purerl.metrics import decimals
 from purerl.report import comparison, statistics
-from purerl.report.evaluating import Evaluated
+from purerl.report.playing import Evaluated
 from purerl.report.plots.runs import learning_curve
-from purerl.report.statistics.intervals import FEWEST
+from purerl.report.statistics import FEWEST
 from purerl.report.tables import best_table, episodes_table, run_table
 from purerl.tuning import result
 from purerl.tuning.api import holdout_table
@@ -238,28 +238,21 @@ def test_a_table_says_how_many_episodes_were_cut():
 
 def test_a_table_of_small_returns_tells_seeds_apart():
     returns = np.array([[0.91, 0.95], [0.97, 0.99]])
-    assert rows_of(returns)[1][1] == ["0.930", "0.980", "[bold]0.955[/bold]"]
-    assert rows_of(100 * returns)[1][1] == ["93.0", "98.0", "[bold]95.5[/bold]"]
+    assert rows_of(returns)[1][1] == ["0.930", "0.980", "0.955"]
+    assert rows_of(100 * returns)[1][1] == ["93.0", "98.0", "95.5"]
 
 
 def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
     returns = np.array([[0.0, 0.0], [3.0, 5.0], [5.0, 5.0]])
     _, cells = rows_of(returns, diverged=[1, -1, -1])
-    assert cells[0] == ["0", "1", "2", "2 agents"]
+    assert cells[0] == ["0", "1", "2", "mean of 2"]
     lost, *means = cells[1]
     assert "diverged" in lost and lost.endswith("in update 2")
-    assert means == ["4.00", "5.00", "[bold]4.50[/bold]"]
+    assert means == ["4.00", "5.00", "4.50"]
     assert cells[3][1:] == ["3.00", "5.00", "3.00"]
     # Of the episodes 3, 5, 5 and 5, as the columns beside it.
     assert cells[2][1:] == ["1.00", "0.00", f"{0.75**0.5:.2f}"]
     assert rows_of(returns[:2], diverged=[1, -1])[0].row_count == 2
-
-
-def test_ends_of_a_share_are_shares():
-    scores = np.random.default_rng(10).random((10, 1))
-    levels = np.linspace(-0.1, 1.1, 13)
-    found = statistics.performance_profile(scores, levels, resamples=200)
-    assert found.low.min() == 0.0 and found.high.max() == 1.0
 
 
 def test_a_confidence_that_resamples_cannot_reach_is_refused():

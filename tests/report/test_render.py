@@ -17,16 +17,16 @@ from PIL import Image, ImageColor
 import purerl
 from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.acting.evaluate import Player, evaluate, record
+from purerl.acting.evaluate import Player, Recording, evaluate, record
 from purerl.acting.rollout import step_without_reset
-from purerl.cli import main, report
+from purerl.cli import main, results
 from purerl.config import ConfigError
 from purerl.randomisation import Uniform
 from purerl.report import page, plots
 from purerl.report.drawing import Drawing, canvas, film
-from purerl.report.drawing.registry import Moment
+from purerl.report.drawing.scenes import Moment
 from purerl.report.folder import read_result
-from purerl.report.rendering import chosen_seeds
+from purerl.report.playing import chosen_seeds
 from purerl.runner.result import load_run
 from purerl.storage.files import write_json
 from tests.helpers import tiny_config
@@ -97,7 +97,6 @@ def test_a_result_in_memory_gives_the_same_video(run, tmp_path):
             lambda: purerl.render(run._replace(state=None)),
             "without its states; purerl.load_run",
         ),
-        (lambda: purerl.render(f"{run.out}:1", seeds="best"), "names a seed already"),
         (lambda: purerl.render(run.out / "missing"), "there is no folder"),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -159,10 +158,12 @@ def test_ranks_are_those_of_the_last_evaluation():
         chosen_seeds(seeds, None, None)
 
 
-def take(length, steps=6):
-    """An episode whose state is ten times the step, with a return of a half a step."""
-    moments = Moment(10 * np.arange(steps + 1), np.zeros(steps + 1))
-    return film.Take(moments, 0.5 * np.arange(steps + 1), length, True)
+def recorded(lengths, steps=6):
+    """Episodes whose state is ten times the step, with a return of a half a step."""
+    shape = (len(lengths), steps + 1, len(lengths[0]))
+    at = np.broadcast_to(np.arange(steps + 1)[:, None], shape)
+    lengths = np.array(lengths)
+    return Recording(Moment(10 * at, 0 * at), 0.5 * at, lengths, lengths < 99)
 
 
 def test_a_film_goes_on_until_the_longest_episode_ends():
@@ -172,21 +173,16 @@ def test_a_film_goes_on_until_the_longest_episode_ends():
         drawn.append(int(state))
         return np.zeros((240, 320, 3), np.uint8)
 
-    panels = [
-        film.Panel("a", "best", (take(2), take(1))),
-        film.Panel("b", "", (take(4), take(3))),
-    ]
-    shown = film.Film(panels, Drawing(draw))
+    shown = film.Film(["a", "b"], recorded([[2, 1], [4, 3]]), Drawing(draw))
     assert shown.size == (640, 284)
     assert shown.times == [(0, t) for t in range(5)] + [(1, t) for t in range(4)]
     for index in range(len(shown.times)):
         shown.frame(index)
-    # Panel a has three moments, panel b five; then two and four.
+    # Agent a has three moments, agent b five; then two and four.
     assert drawn[::2] == [0, 10, 20, 20, 20, 0, 10, 10, 10]
     assert drawn[1::2] == [0, 10, 20, 30, 40, 0, 10, 20, 30]
-    words = film.captions(panels[0], 0, 2), film.captions(panels[1], 1, 3)
-    assert words[0] == ("episode 1 of 2", "return 1", "step 2  ended")
-    assert words[1] == ("episode 2 of 2", "return 1.50", "step 3  ended")
+    assert shown.captions(0, 2, 0) == ("episode 1 of 2", "return 1", "step 2  ended")
+    assert shown.captions(1, 3, 1) == ("episode 2 of 2", "return 1.50", "step 3  ended")
 
 
 def test_a_drawing_that_fails_leaves_the_old_video(tmp_path):
@@ -198,22 +194,18 @@ def test_a_drawing_that_fails_leaves_the_old_video(tmp_path):
             return np.zeros((3, 3), np.uint8)
         return np.full((240, 320, 3), state, np.uint8)
 
-    panels = [film.Panel("a", "", (take(5),))]
+    failing = film.Film(["a"], recorded([[5]]), Drawing(draw))
     with pytest.raises(ConfigError, match="must return a picture"):
-        film.write_film(path, panels, Drawing(draw), "gif", 10)
+        film.write_film(path, failing, "gif", 10)
     assert path.read_bytes() == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["video.gif"]
-    long = film.Take(Moment(np.arange(41) % 20, np.zeros(41)), np.zeros(41), 40, True)
-    panels = [film.Panel("a", "", (long,))]
-    assert film.write_film(path, panels, Drawing(draw), "gif", 12) == 41
+    film.write_film(path, film.Film(["a"], recorded([[2]]), Drawing(draw)), "gif", 12)
     with Image.open(path) as image:
         pauses = []
         for index in range(image.n_frames):
             image.seek(index)
             pauses.append(image.info["duration"])
-    # Hundredths of a second that add up to the pace; the last frame stays.
-    assert pauses[-1] == 1500 and set(pauses[:-1]) == {80, 90}
-    assert abs(sum(pauses[:-1]) - 40 * 1000 / 12) <= 5
+    assert pauses == [80, 80, 1500]  # The last frame stays.
 
 
 def test_a_recording_is_the_evaluation_moment_by_moment():
@@ -295,7 +287,7 @@ def test_metrics_of_a_sweep_have_a_panel_each():
 def test_other_folders_have_no_metrics(tmp_path):
     write_json(tmp_path / "manifest.json", {"kind": "comparison"})
     with pytest.raises(ConfigError, match="metrics are drawn of a run or a sweep"):
-        report.draw(tmp_path, ("entropy",))
+        results.draw(tmp_path, ("entropy",))
 
 
 @pytest.mark.slow
@@ -387,8 +379,8 @@ def test_a_page_advises_only_what_works(run, tmp_path, env):
         pytest.importorskip("gymnasium")
     other = run._replace(config=run.config.replace(env=env), out=tmp_path)
     for result, is_advised in ((other, False), (run, True)):
-        text = page.run_page(result, {}, tmp_path / "page.html").read_text()
-        assert ("purerl render" in text, "Videos" in text) == (is_advised,) * 2
+        advice = page._videos(run.out, result.config)
+        assert ("purerl render" in advice) == is_advised
 
 
 def test_an_environment_on_the_host_is_refused_in_a_sentence(run, tmp_path):

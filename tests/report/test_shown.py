@@ -159,13 +159,13 @@ def test_a_cell_of_a_notebook_has_one_bar_that_is_replaced(monkeypatch):
 
 def test_folders_are_drawn_together(tmp_path, monkeypatch, capsys):
     """By the command, with the results of these folders made up."""
-    from purerl.cli import report
+    from purerl.cli import results
 
     read = {"a": RUN, "b": half(RUN)}
     for name in read:
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(report, "_read", lambda folder, kind: read[folder.name])
-    monkeypatch.setattr(report.folders, "kind_of", lambda folder: "run")
+    monkeypatch.setattr(results, "look", lambda folder: read[folder.name])
+    monkeypatch.setattr(results.kinds, "kind_of", lambda folder: "run")
     monkeypatch.chdir(tmp_path)
     args = ["plot", "a", "ours=b", "--iqm", "--columns", "1", "--out", "both.pdf"]
     assert main(args) == 0

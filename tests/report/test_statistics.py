@@ -12,7 +12,6 @@ from scipy import stats
 
 from purerl.config import ConfigError
 from purerl.report import statistics
-from purerl.report.statistics import intervals, power, resampling
 
 RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
 SCORES = {name: np.array(values) for name, values in RLIABLE["scores"].items()}
@@ -22,7 +21,7 @@ RESAMPLES = 8_000
 @pytest.fixture
 def plain(monkeypatch):
     """Percentiles as rliable has them, at 2.5% of the resamples for any runs."""
-    monkeypatch.setattr(intervals, "tail_of", lambda confidence, *_: 0.025)
+    monkeypatch.setattr(statistics, "tail_of", lambda confidence, *_: 0.025)
 
 
 @pytest.mark.parametrize("name", sorted(SCORES))
@@ -79,13 +78,13 @@ def test_the_percentiles_make_the_mean_of_a_normal_sample_students_interval(conf
     """Of a normal bootstrap distribution, whose variance is that of the sample."""
     runs = 12
     scores = np.random.default_rng(0).normal(size=runs)
-    tail = intervals.tail_of(confidence, runs, 1)
+    tail = statistics.tail_of(confidence, runs, 1)
     low = scores.mean() + stats.norm.ppf(tail) * scores.std() / np.sqrt(runs)
     error = scores.std(ddof=1) / np.sqrt(runs)
     exact = stats.t.interval(confidence, runs - 1, scores.mean(), error)
     assert low == pytest.approx(exact[0])
     # Of many runs they are the plain percentiles.
-    many = intervals.tail_of(confidence, 100_000, 1)
+    many = statistics.tail_of(confidence, 100_000, 1)
     assert many == pytest.approx((1 - confidence) / 2, rel=1e-3)
 
 
@@ -124,7 +123,7 @@ def test_draws_are_multinomial(runs):
     """Of two tasks, each by itself, whatever the blocks that they are drawn in."""
     known, repeats = np.ones((runs, 2)), max(20, 40_000 // runs)
     known[runs // 2 :, 1] = 0.0
-    counts = np.concatenate([*resampling.draw_counts(known, repeats, 1)])
+    counts = np.concatenate([*statistics.draw_counts(known, repeats, 1)])
     own = counts[:, 0]
     np.testing.assert_array_equal(own.sum(1), runs)
     np.testing.assert_array_equal(counts[:, 1, : runs // 2].sum(1), runs // 2)
@@ -137,9 +136,9 @@ def test_draws_are_multinomial(runs):
 
 def test_fewer_resamples_are_the_first_ones_of_more(monkeypatch):
     known = np.ones((5, 2))
-    whole = np.concatenate([*resampling.draw_counts(known, 50, 2)])
-    monkeypatch.setattr(resampling, "BLOCK", 10 * 7)
-    cut = np.concatenate([*resampling.draw_counts(known, 20, 2)])
+    whole = np.concatenate([*statistics.draw_counts(known, 50, 2)])
+    monkeypatch.setattr(statistics, "BLOCK", 10 * 7)
+    cut = np.concatenate([*statistics.draw_counts(known, 20, 2)])
     np.testing.assert_array_equal(whole[:20], cut)
 
 
@@ -194,52 +193,41 @@ def test_the_same_seed_gives_the_same_interval():
     assert first.low != statistics.estimate(scores, seed=1).low
 
 
-class TestMissing:
-    """Diverged runs: nothing is assumed, every policy does what it says."""
+NAN = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, np.inf], [2.0, 8.0]])
 
-    scores = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, np.inf], [2.0, 8.0]])
 
-    def test_refused_unless_said(self):
-        with pytest.raises(ConfigError, match=r"2 of 8 are not finite.*nan=\"worst\""):
-            statistics.estimate(self.scores)
-
-    def test_worst_is_of_the_task(self):
-        found = statistics.estimate(self.scores, "mean", nan="worst")
-        assert found.value == pytest.approx(
-            ((1 + 1 + 3 + 2) / 4 + (5 + 6 + 5 + 8) / 4) / 2
-        )
-        assert found.missing == 2
-
-    def test_worst_is_of_all_that_is_compared(self):
-        found = statistics.probability_of_improvement(
-            self.scores[:, 0], np.full(4, -10.0), nan="worst"
-        )
+@pytest.mark.parametrize(
+    ("found", "value", "missing"),
+    [
+        # The worst is that of the task.
+        (lambda: statistics.estimate(NAN, "mean", nan="worst"), (7 / 4 + 6) / 2, 2),
         # Three runs beat all of -10; the diverged one counts as -10 and ties.
-        assert found.value == pytest.approx((3 + 0.5) / 4)
-
-    def test_number(self):
-        found = statistics.estimate(self.scores[:, 0], "mean", nan=-6.0)
-        assert found.value == pytest.approx(0.0)
-
-    def test_drop(self):
-        scores = np.tile(self.scores, (4, 1))
-        found = statistics.estimate(scores, "mean", nan="drop")
-        assert found.value == pytest.approx((2.0 + 19 / 3) / 2)
-        assert 0 < found.low < found.value < found.high
-        profile = statistics.performance_profile(self.scores, [2.5], nan="drop")
-        assert profile.value == pytest.approx([(1 / 3 + 1) / 2])
-
-    def test_a_task_without_any_score(self):
-        for policy in ("worst", "drop"):
-            with pytest.raises(ConfigError, match="a task has no finite score"):
-                statistics.estimate([[np.nan, 1.0], [np.nan, 2.0]], nan=policy)
-        found = statistics.estimate([np.nan, np.nan], nan=4.0)
-        assert (found.value, found.low, found.high) == (4.0, 4.0, 4.0)
+        (
+            lambda: statistics.probability_of_improvement(
+                NAN[:, 0], np.full(4, -10.0), nan="worst"
+            ),
+            *((3 + 0.5) / 4, 1),
+        ),
+        (lambda: statistics.estimate(NAN[:, 0], "mean", nan=-6.0), 0.0, 1),
+        (lambda: statistics.estimate(NAN, "mean", nan="drop"), (2.0 + 19 / 3) / 2, 2),
+        (
+            lambda: statistics.performance_profile(NAN, [2.5], nan="drop"),
+            *([(1 / 3 + 1) / 2], 2),
+        ),
+        (lambda: statistics.estimate([np.nan, np.nan], nan=4.0), 4.0, 2),
+    ],
+)
+def test_a_run_without_a_score_is_worth_what_is_said(found, value, missing):
+    estimate = found()
+    assert estimate.value == pytest.approx(value) and estimate.missing == missing
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: statistics.estimate(NAN), r"2 of 8 are not finite.*nan=\"worst\""),
+        (lambda: statistics.estimate([[np.nan]], nan="worst"), "has no finite score"),
+        (lambda: statistics.estimate([[np.nan]], nan="drop"), "has no finite score"),
         (lambda: statistics.estimate([1.0], "mode"), "statistics must be one of iqm"),
         (lambda: statistics.estimate([1.0], nan="zero"), "nan must be one of raise"),
         (lambda: statistics.estimate([1.0], nan=np.inf), "nan must be"),
@@ -282,16 +270,16 @@ def exact_power(number: int, effect: float, significance: float = 0.05) -> float
 
 
 def test_power_is_that_of_the_t_test():
-    found = power.power_curve(difference=40.0, std=50.0, seeds=(10, 20, 40, 100))
+    found = statistics.power_curve(difference=40.0, std=50.0, seeds=(10, 20, 40, 100))
     np.testing.assert_allclose(found.power, [exact_power(n, 0.8) for n in found.seeds])
-    none = power.power_curve(difference=0.0, std=(1.0, 2.0), seeds=(5, 30, 4_000))
+    none = statistics.power_curve(difference=0.0, std=(1.0, 2.0), seeds=(5, 30, 4_000))
     np.testing.assert_allclose(none.power, 0.05)  # False alarms.
-    many = power.power_curve(difference=9.0, std=1.0, seeds=(3, 4_000))
+    many = statistics.power_curve(difference=9.0, std=1.0, seeds=(3, 4_000))
     assert many.power[1] == 1.0
 
 
 def test_power_of_unequal_spreads_is_that_of_simulated_welch_tests():
-    found = power.power_curve(difference=1.0, std=(0.3, 1.5), seeds=(12,))
+    found = statistics.power_curve(difference=1.0, std=(0.3, 1.5), seeds=(12,))
     rng = np.random.default_rng(3)
     x, y = rng.normal(0.0, 0.3, (12, 4_000)), rng.normal(1.0, 1.5, (12, 4_000))
     share = (stats.ttest_ind(x, y, equal_var=False).pvalue < 0.05).mean()
@@ -301,12 +289,12 @@ def test_power_of_unequal_spreads_is_that_of_simulated_welch_tests():
 @pytest.mark.parametrize(("effect", "least"), [(1.5, 9), (1.0, 17), (0.5, 64)])
 def test_seeds_needed_are_the_textbooks(effect, least):
     """9, 17 and 64 per group: two-sided t-test at 5%, power 0.8."""
-    assert power.seeds_needed(difference=effect, std=1.0) == least
+    assert statistics.seeds_needed(difference=effect, std=1.0) == least
 
 
 def test_pilots_give_spread_and_difference():
     pilot = np.array([0.0, 10.0, 20.0, 30.0, np.nan])
-    found = power.power_curve(pilot, pilot + 5.0, seeds=(10,), nan="drop")
+    found = statistics.power_curve(pilot, pilot + 5.0, seeds=(10,), nan="drop")
     assert found.difference == pytest.approx(5.0)
     assert found.std == pytest.approx((pilot[:4].std(ddof=1),) * 2)
     assert found.power[0] == pytest.approx(exact_power(10, 5 / found.std[0]))
@@ -314,7 +302,7 @@ def test_pilots_give_spread_and_difference():
 
 @pytest.mark.parametrize("difference", [0.0, 1.0])
 def test_scores_that_never_vary(difference):
-    found = power.power_curve(difference=difference, std=0.0, seeds=(2, 5))
+    found = statistics.power_curve(difference=difference, std=0.0, seeds=(2, 5))
     np.testing.assert_array_equal(found.power, difference)
 
 
@@ -332,9 +320,9 @@ def test_scores_that_never_vary(difference):
 )
 def test_a_power_of_nothing_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        power.power_curve(**options)
+        statistics.power_curve(**options)
 
 
 def test_a_difference_that_needs_more_than_the_limit():
     with pytest.raises(ConfigError, match="limit"):
-        power.seeds_needed(difference=0.01, std=1.0, limit=16)
+        statistics.seeds_needed(difference=0.01, std=1.0, limit=16)

@@ -52,26 +52,9 @@ def test_unfinished_members_count_by_their_last_row(grid):
     assert np.isnan(sweep_data.read_scores(cut).scores[0, 2])
 
 
-def test_dotted_names_and_training_scores_without_evaluations():
-    data = xr.Dataset(
-        {
-            "episode_return": (
-                ("env_params.length", "seed", "segment"),
-                [[[1.0, 2.0]]],
-            ),
-            "env_steps": (("env_params.length", "seed", "segment"), [[[8.0, 16.0]]]),
-        },
-        {"env_params.length": [0.5], "seed": [3]},
-        {"axes": json.dumps(["env_params.length"]), "design": "grid"},
-    )
-    scores = sweep_data.read_scores(data)
-    assert scores.scores.tolist() == [[2.0]]
-    assert scores.name(0) == "length=0.5"
-
-
 def test_members_without_evaluations_have_their_training_return():
     nan = np.nan
-    axes = ("num_evaluations", "seed")
+    axes = ("eval.num_evaluations", "seed")
     data = xr.Dataset(
         {
             "episode_return": ((*axes, "segment"), [[[1.0, 2.0]], [[3.0, nan]]]),
@@ -82,10 +65,12 @@ def test_members_without_evaluations_have_their_training_return():
             ),
             "evaluation_env_steps": ((*axes, "evaluation"), [[[nan]], [[16.0]]]),
         },
-        {"num_evaluations": [0, 1], "seed": [3]},
-        {"axes": json.dumps(["num_evaluations"]), "design": "grid"},
+        {"eval.num_evaluations": [0, 1], "seed": [3]},
+        {"axes": json.dumps(["eval.num_evaluations"]), "design": "grid"},
     )
-    assert sweep_data.read_scores(data).scores.tolist() == [[2.0], [8.0]]
+    scores = sweep_data.read_scores(data)
+    assert scores.scores.tolist() == [[2.0], [8.0]]
+    assert scores.name(1) == "num_evaluations=1"
 
 
 def test_values_are_in_their_natural_order():

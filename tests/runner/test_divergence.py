@@ -173,7 +173,7 @@ def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
     assert marked.split("│")[1].strip() == "3" and words[-9:] in marked
     assert any("mean of 3" in line for line in lines)
     page = folder_page(some_lost.out, tmp_path / "page.html").read_text()
-    assert f"{words[0].upper()}{words[1:]}. " in page and "(1 of 4 lost)" in page
+    assert f"{words[0].upper()}{words[1:]}" in page and "(1 of 4 lost)" in page
     axes = plots.learning_curve(some_lost).axes
     assert f"{words}; the mean" in axes.get_title(loc="left")
     curve = [line for line in axes.get_lines() if line.get_label() == "training"]
@@ -200,7 +200,7 @@ def test_a_resumed_run_knows_who_had_diverged(some_lost, tmp_path, capsys):
 
 
 def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, capsys):
-    from purerl.cli import policies
+    from purerl.cli import results
 
     config = tiny_config(learning_rate=1e30)
     out = tmp_path / "run"
@@ -214,12 +214,12 @@ def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, ca
     video = ("--out", str(tmp_path / "video.gif"), "--max-steps", "2")
     for main, arguments, who in (
         (
-            policies.main_evaluate,
+            results.main_evaluate,
             ("--episodes", "1"),
             "seeds 0 to 1 diverged, the first",
         ),
-        (policies.main_export, ("--seed", "1"), "seed 1 diverged"),
-        (policies.main_render, ("--seeds", "0", *video), "seed 0 diverged"),
+        (results.main_export, ("--seed", "1"), "seed 1 diverged"),
+        (results.main_render, ("--seeds", "0", *video), "seed 0 diverged"),
     ):
         capsys.readouterr()
         assert main([str(out), *arguments]) == 0

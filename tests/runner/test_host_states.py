@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import policies as exporting
+from purerl.cli import results as exporting
 from purerl.scale.host import HostKey, to_device, to_host
 from tests.helpers import assert_same_bits, tiny_config
 

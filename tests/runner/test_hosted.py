@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import schedules
-from purerl.cli import policies
+from purerl.cli import results
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
@@ -365,7 +365,7 @@ def test_every_algorithm_trains_evaluates_and_goes_on(suite, name, tmp_path, cap
     said = capsys.readouterr()
     assert "begin new episodes" in " ".join((said.out + said.err).split())
     assert again.finished and int(again.state.update[0]) == 6
-    assert policies.main_evaluate([str(tmp_path), "--episodes", "2"]) == 0
+    assert results.main_evaluate([str(tmp_path), "--episodes", "2"]) == 0
     assert f"{suite}/" in capsys.readouterr().out
     saved = purerl.load_run(tmp_path)
     policy = purerl.make_policy(config, jax.tree.map(lambda x: x[0], first.state))

@@ -110,7 +110,7 @@ def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path)
         send(number)
 
     for call in (stopped, cut):
-        monkeypatch.setattr(train, "main", call)
+        monkeypatch.setattr(train, "main_train", call)
         assert main(["train"]) == 128 + number
-    monkeypatch.setattr(train, "main", lambda argv: 130)
+    monkeypatch.setattr(train, "main_train", lambda argv: 130)
     assert main(["train"]) == 130

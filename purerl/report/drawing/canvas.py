@@ -3,24 +3,22 @@
 Everything is painted three times as large and then reduced, so that edges are smooth.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from purerl.config import ConfigError
 from purerl.report.plots.style import COLOURS, INK
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, PURPLE, GREY = COLOURS
 DARK = INK
 PAPER, SOFT, LINE = "#ffffff", "#eef1f4", "#b6bec7"
 NIGHT, DUSK = "#1b2129", "#2b333d"  # The background of grids, and its cells.
+# Colours of the channels of an observed grid.
+CHANNELS = (SKY, YELLOW, "#55606d", ORANGE, PINK, GREEN, PAPER, PURPLE)
 WIDTH, HEIGHT = 320, 240  # The size of a drawing in pixels.
 _FINE = 3
 
@@ -40,9 +38,13 @@ def pillow(name: str) -> ModuleType:
         return importlib.import_module(f"PIL.{name}")
     except ImportError:
         raise ConfigError(
-            "pictures of episodes need the package pillow, which is not installed; "
-            "install it with: pip install 'purerl[video]'"
+            "pictures of episodes need the package pillow: pip install 'purerl[video]'."
         ) from None
+
+
+def rgb(colour: str) -> tuple[int, ...]:
+    """Return the red, green and blue of a colour, bytes."""
+    return pillow("ImageColor").getrgb(colour)
 
 
 @cache
@@ -66,7 +68,6 @@ class Canvas:
         centre: Point = (0.0, 0.0),
         size: Point = (WIDTH, HEIGHT),
         background: str = PAPER,
-        picture: "Image | None" = None,
     ) -> None:
         """Make an empty one.
 
@@ -74,13 +75,12 @@ class Canvas:
             centre: The point in the middle of the picture.
             size: Width and height that have to fit, in units.
             background: Colour of what is not painted.
-            picture: Painted background, of another canvas, in place of a colour.
         """
         self.scale = min(WIDTH / size[0], HEIGHT / size[1])
         self.centre = centre
         image = pillow("Image")
         full = (WIDTH * _FINE, HEIGHT * _FINE)
-        self.image = picture.copy() if picture else image.new("RGB", full, background)
+        self.image = image.new("RGB", full, background)
         self._draw = pillow("ImageDraw").Draw(self.image)
 
     def _at(self, point: Place) -> Point:
@@ -113,38 +113,15 @@ class Canvas:
             colour: Colour to draw it in.
             edge: Colour of a line of a pixel around it, if any.
         """
-        column, row = self._at(point)
-        if edge:
-            self._disc(column, row, (radius + 1) * _FINE, edge)
-        self._disc(column, row, radius * _FINE, colour)
+        self._disc(*self._at(point), radius * _FINE, colour, edge)
 
-    def _disc(self, column: float, row: float, radius: float, colour: str) -> None:
+    def _disc(
+        self, column: float, row: float, radius: float, colour: str, edge: str = ""
+    ) -> None:
         box = (column - radius, row - radius, column + radius, row + radius)
-        self._draw.ellipse(box, fill=colour)
+        self._draw.ellipse(box, fill=colour, outline=edge or None, width=_FINE)
 
-    def ring(
-        self, point: Place, radius: float, colour: str, width: float = 1.0
-    ) -> None:
-        """Paint a circle.
-
-        Args:
-            point: Centre, in units.
-            radius: Radius in units.
-            colour: Colour to draw it in.
-            width: The width of the line in pixels.
-        """
-        column, row = self._at(point)
-        reach = radius * self.scale * _FINE
-        box = (column - reach, row - reach, column + reach, row + reach)
-        self._draw.ellipse(box, outline=colour, width=round(width * _FINE))
-
-    def box(
-        self,
-        low: Place,
-        high: Place,
-        colour: str,
-        radius: float = 0.0,
-    ) -> None:
+    def box(self, low: Place, high: Place, colour: str, radius: float = 0.0) -> None:
         """Paint a rectangle.
 
         Args:
@@ -162,25 +139,6 @@ class Canvas:
     def shape(self, points: Sequence[Place], colour: str) -> None:
         """Paint a polygon."""
         self._draw.polygon([self._at(point) for point in points], fill=colour)
-
-    def turned_box(self, centre: Place, half: Point, angle: float, colour: str) -> None:
-        """Paint a rectangle that is turned about its centre.
-
-        Args:
-            centre: Centre, in units.
-            half: Half its width and half its height, in units.
-            angle: The angle counter-clockwise, rad.
-            colour: Colour to draw it in.
-        """
-        cos, sin = math.cos(angle), math.sin(angle)
-        corners = [(x * half[0], y * half[1]) for x, y in _CORNERS]
-        self.shape(
-            [
-                (centre[0] + x * cos - y * sin, centre[1] + x * sin + y * cos)
-                for x, y in corners
-            ],
-            colour,
-        )
 
     def text(
         self,
@@ -207,6 +165,3 @@ class Canvas:
     def pixels(self) -> np.ndarray:
         """Return what is painted, uint8 `[HEIGHT, WIDTH, 3]`."""
         return np.asarray(self.image.reduce(_FINE))
-
-
-_CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))

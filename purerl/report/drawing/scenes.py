@@ -1,18 +1,20 @@
-"""Drawings of what moves in a plane, and of observations as bars."""
+"""Drawings of environments: what moves in a plane, grids, observations."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from purerl import envs
+from purerl.envs.wrappers import innermost, unwrap
 from purerl.report.drawing import canvas as c
 from purerl.report.drawing.canvas import Canvas
-from purerl.report.sweep_data import label
+from purerl.scale.devices import required
 
 MOST = 24  # Numbers that have a bar each.
-NAMED = 6  # Of more numbers than these none is written under its bar.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 24, 16, 34, 30
 
 
@@ -69,7 +71,6 @@ def pendulum(state: Any, params: Any) -> np.ndarray:
     """
     length, theta = float(params.l), float(state.theta)
     canvas = Canvas((0.0, 0.0), (2.5 * length, 2.5 * length))
-    canvas.ring((0.0, 0.0), length, c.SOFT, 2)
     tip = (-length * math.sin(theta), length * math.cos(theta))
     canvas.line([(0.0, 0.0), tip], c.BLUE, 12)
     canvas.disc((0.0, 0.0), 4, c.PAPER)
@@ -125,25 +126,11 @@ def mountain_car(state: Any, params: Any) -> np.ndarray:
     canvas.line([(goal, _height(goal)), (goal, top)], c.DARK, 2)
     canvas.shape([(goal, top), (goal + 0.14, top - 0.05), (goal, top - 0.1)], c.GREEN)
     position = float(state.position)
-    angle = math.atan(3 * 0.45 * math.cos(3 * position))
-    _car(canvas, position, angle)
+    slope = math.atan(3 * 0.45 * math.cos(3 * position))
+    radius = 10 / canvas.scale  # The car is a wheel that touches the ground.
+    x = position - radius * math.sin(slope)
+    canvas.disc((x, _height(position) + radius * math.cos(slope)), 10, c.BLUE, c.DARK)
     return canvas.pixels()
-
-
-def _car(canvas: Canvas, position: float, angle: float) -> None:
-    cos, sin = math.cos(angle), math.sin(angle)
-    unit = 1 / canvas.scale
-
-    def at(along: float, above: float) -> tuple[float, float]:
-        """A point of the car, in pixels along the slope and above it."""
-        x = position + (along * cos - above * sin) * unit
-        return x, _height(position) + (along * sin + above * cos) * unit
-
-    canvas.turned_box(at(0, 12), (17 * unit, 6 * unit), angle, c.BLUE)
-    canvas.turned_box(at(-2, 20), (9 * unit, 4 * unit), angle, c.SKY)
-    for along in (-9, 9):
-        canvas.disc(at(along, 5), 5, c.DARK)
-        canvas.disc(at(along, 5), 2, c.SOFT)
 
 
 def _height(position: float) -> float:
@@ -151,30 +138,24 @@ def _height(position: float) -> float:
     return 0.45 * math.sin(3 * position) + 0.55
 
 
-def pong(env: Any) -> Callable[[Any, Any], np.ndarray]:
-    """Make the drawing of Pong on a field of any size."""
-    width, height = int(env.wrapped.width), int(env.wrapped.height)
-    half = int(env.wrapped.paddle_half_height)
+def observation(state: Any, params: Any) -> np.ndarray:
+    """Draw what an agent observes: rows and columns as cells, other numbers as bars.
 
-    def draw(state: Any, params: Any) -> np.ndarray:
-        canvas = Canvas((width / 2, -height / 2), (width + 2, height + 2), c.NIGHT)
-        canvas.box((0, -height), (width, 0), c.DUSK)
-        canvas.line([(width / 2, -height), (width / 2, 0)], c.GREY, 1)
-        for column, centre, colour in zip(
-            (0, width - 1),
-            np.asarray(state.paddle_centers),
-            (c.SKY, c.ORANGE),
-            strict=True,
-        ):
-            row = math.floor(float(centre))
-            low = (column, -min(row + half + 1, height))
-            canvas.box(low, (column + 1, -max(row - half, 0)), colour, 2)
-        row, column = np.floor(np.asarray(state.ball_position, float))
-        middle = (min(max(column, 0), width - 1) + 0.5, -(row + 0.5))
-        canvas.disc(middle, 0.7 * canvas.scale, c.YELLOW)
-        return canvas.pixels()
-
-    return draw
+    Each channel of a grid has a colour, the first ones above the others; three channels
+    of bytes are a picture already.
+    """
+    leaves = jax.tree.leaves(state)
+    if len(leaves) > 1 or np.ndim(leaves[0]) not in (2, 3):
+        return bars(state, params)
+    grid = np.asarray(leaves[0])
+    grid = grid.reshape(*grid.shape[:2], -1)
+    if grid.dtype == np.uint8 and grid.shape[2] == 3:
+        return grid
+    placed = []
+    for channel in reversed(range(grid.shape[2])):
+        colour = c.CHANNELS[channel % len(c.CHANNELS)]
+        placed.append((colour, np.argwhere(grid[:, :, channel] > 0)))
+    return cells(grid.shape[:2], *placed)
 
 
 def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:
@@ -207,8 +188,216 @@ def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:
         canvas.box(
             (inside[0], low), (inside[1], high), c.BLUE if tall > 0 else c.ORANGE
         )
-        if len(shown) <= NAMED:
-            at = (left + width / 2, -c.HEIGHT + _BOTTOM / 2)
-            canvas.text(at, label(float(number)), c.DARK, 10, "mm")
     canvas.line([(_LEFT, -middle), (c.WIDTH - _RIGHT, -middle)], c.DARK, 1)
     return canvas.pixels()
+
+
+# Grids.
+
+Draw = Callable[[Any, Any], np.ndarray]
+CELL = 9  # Pixels of a cell, of which one is the line beside it.
+AGENT, GOAL, WALL, START = c.SKY, c.YELLOW, c.GREY, c.GREEN
+
+
+def cells(shape: Sequence[int], *placed: tuple[str, Iterable[Any]]) -> np.ndarray:
+    """Return the picture of a grid.
+
+    Args:
+        shape: Number of rows and columns.
+        *placed: Colours, and row and column of the cells that have them; later ones lie
+            above earlier ones.
+    """
+    grid = np.empty((*shape, 3), np.uint8)
+    grid[:] = c.rgb(c.DUSK)
+    for colour, places in placed:
+        for row, column in places:
+            grid[int(row), int(column)] = c.rgb(colour)
+    picture = grid.repeat(CELL, 0).repeat(CELL, 1)
+    picture[CELL - 1 :: CELL] = picture[:, CELL - 1 :: CELL] = c.rgb(c.NIGHT)
+    return picture
+
+
+def doors(env: Any) -> Draw:
+    """Make the drawing of a Doors environment of any size."""
+    wall = np.zeros(env.size, bool)
+    wall[env.wall_row] = True
+    wall[env.wall_row, env.doors] = False
+    walls = WALL, np.argwhere(wall)
+    return lambda state, params: cells(
+        env.size, walls, (GOAL, [state.goal]), (AGENT, [state.agent])
+    )
+
+
+def rooms(env: Any) -> Draw:
+    """Make the drawing of gymnax's FourRooms or MetaMaze."""
+    free = np.asarray(env.wrapped.env_map).astype(bool)
+    walls = WALL, np.argwhere(~free)
+    return lambda state, params: cells(
+        free.shape, walls, (GOAL, [state.goal]), (AGENT, [state.pos])
+    )
+
+
+def numbered(env: Any) -> Draw:
+    """Make the drawing of a GridWorld or a CliffWalking of any size."""
+    cliff = [cell for cell in np.ndindex(*env.size) if env.is_cliff(cell)]
+    fixed = ("#9c4a2f", cliff), (START, [env.start]), (GOAL, [env.goal])
+    return lambda state, params: cells(env.size, *fixed, (AGENT, [state.position]))
+
+
+def objects(env: Any) -> Draw:
+    """Make the drawing of an ObjectGrid: what pays is green, what costs is orange."""
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        rewards, places = np.asarray(params.rewards), np.asarray(params.cells)
+        there, width = np.asarray(state.present, bool), env.size[1]
+        shown = [
+            (colour, [divmod(place, width) for place in places[there & of]])
+            for colour, of in ((c.GREEN, rewards > 0), (c.ORANGE, rewards <= 0))
+        ]
+        return cells(env.size, *shown, (AGENT, [divmod(int(state.cell), width)]))
+
+    return draw
+
+
+def maze(env: Any) -> Draw:
+    """Make the drawing of a Maze of any size; the agent looks at the pale cell."""
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        ahead = np.asarray(state.position) + env.moves[int(state.direction)]
+        return cells(
+            env.size,
+            (c.LINE, [np.clip(ahead, 0, np.array(env.size) - 1)]),
+            (WALL, np.argwhere(np.asarray(env.walls_of(params)))),
+            (GOAL, [divmod(int(params.goal), env.size[1])]),
+            (AGENT, [state.position]),
+        )
+
+    return draw
+
+
+def frozen_lake(env: Any) -> Draw:
+    """Make the drawing of gymnax's FrozenLake on any map."""
+    tiles = np.asarray(env.wrapped.desc)
+    # The numbers are those of gymnax: start, ice, hole, goal.
+    colours = (START, "#8fb4cc", "#255a86", GOAL)
+    fixed = [(x, np.argwhere(tiles == number)) for number, x in enumerate(colours)]
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        place = divmod(int(state.position), tiles.shape[1])
+        return cells(tiles.shape, *fixed, (c.ORANGE, [place]))
+
+    return draw
+
+
+# The registry.
+
+FPS, FPS_SEEN = 25, 8
+
+
+class Drawing(NamedTuple):
+    """The functions that make pictures of the moments of an environment.
+
+    Attributes:
+        draw: `(state, params) -> uint8 [height, width, 3]`, on the host.
+        fps: Pictures per second that suit the environment.
+        keep: `(state, params, obs) -> pytree of arrays`, what `draw` gets as its state;
+            it is called in the compiled program.
+    """
+
+    draw: Draw
+    fps: int = FPS
+    keep: Callable[[Any, Any, Any], Any] = lambda state, params, obs: state
+
+
+class Moment(NamedTuple):
+    """The part of a moment that is kept: the arguments of `Drawing.draw`."""
+
+    state: Any
+    params: Any
+
+
+def _bandit(env: Any) -> Drawing:
+    draw = partial(bars, title="values of the arms")
+    return Drawing(draw, 4, lambda state, params, obs: env.arm_values(state, params))
+
+
+_SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
+# By the name of the environment, or of its class: a drawing, or what makes it of the
+# environment (its walls and sizes). The steps of CartPole last 20 ms; those of
+# CartpoleSwingup 10 ms, and it is drawn at half its pace.
+_DRAWINGS: dict[str, Drawing | Callable[[Any], Drawing]] = {
+    "CartPole-v1": Drawing(cartpole, 50),
+    **{f"Cartpole{name}-v0": Drawing(swingup, 50) for name in _SWINGUPS},
+    "Acrobot-v1": Drawing(acrobot, 15),
+    "MountainCar-v0": Drawing(mountain_car, 30),
+    "MountainCarContinuous-v0": Drawing(mountain_car, 30),
+    "Pendulum-v1": Drawing(pendulum, 20),
+    "Doors-v0": lambda env: Drawing(doors(env), 8),
+    "GridWorld-v0": lambda env: Drawing(numbered(env), 8),
+    "CliffWalking-v0": lambda env: Drawing(numbered(env), 8),
+    "ObjectGrid-v0": lambda env: Drawing(objects(env), 8),
+    "Maze-v0": lambda env: Drawing(maze(env), 8),
+    "FourRooms-misc": lambda env: Drawing(rooms(env), 8),
+    "MetaMaze-misc": lambda env: Drawing(rooms(env), 8),
+    "FrozenLake-misc": lambda env: Drawing(frozen_lake(env), 5),
+    "KArmedBandit-v0": _bandit,
+}
+
+
+def register(name: str, draw: Draw, *, fps: int = FPS) -> None:
+    """Let an environment be drawn by a function; what was registered is replaced.
+
+    A method `render(state, params)` of the environment does the same.
+
+    Args:
+        name: Name of the environment (`env.name`), or of its class.
+        draw: `(state, params) -> uint8 [height, width, 3]` of one environment's state
+            on the host, every picture of the same size.
+        fps: Pictures per second that suit it.
+
+    Raises:
+        ConfigError: no such number of pictures.
+    """
+    _DRAWINGS[name] = Drawing(draw, required("fps", fps))
+
+
+def registered() -> tuple[str, ...]:
+    """Return the names of environments that have a drawing, sorted."""
+    return tuple(sorted(_DRAWINGS))
+
+
+def drawing_of(env: envs.Environment) -> Drawing:
+    """Return how an environment is drawn, also one with wrappers around it.
+
+    What was registered comes first, then the drawings of this package, then the
+    environment's own `render`, then its observation.
+    """
+    inside = innermost(env)
+    wrapped = getattr(inside, "wrapped", inside)
+    # Names of classes are none of this package's: they were registered.
+    for name in (type(inside).__name__, type(wrapped).__name__, inside.name):
+        if name in _DRAWINGS:
+            found = _DRAWINGS[name]
+            return found if isinstance(found, Drawing) else found(inside)
+    if inside.has_picture:
+        return Drawing(inside.render)
+    if inside.name.endswith("-MinAtar"):
+        seen = inside.wrapped.get_obs  # Wrappers may stack what is observed.
+        return Drawing(observation, 12, lambda state, params, obs: seen(state, params))
+    return Drawing(observation, FPS_SEEN, lambda state, params, obs: obs)
+
+
+def moment_of(
+    env: envs.Environment, drawing: Drawing, params: Any, state: Any, obs: Any
+) -> Moment:
+    """Return what is kept of a moment, inside the compiled program.
+
+    Args:
+        env: The environment, with its wrappers.
+        drawing: Drawing of the environment.
+        params: Numbers of the environment, distributions among them.
+        state: State of one environment.
+        obs: The observation.
+    """
+    _, params, state = unwrap(env, params, state)
+    return Moment(drawing.keep(state, params, obs), params)

@@ -64,21 +64,19 @@ def value_loss_figure(loss: Any, ax: Any = None) -> Picture:
         ax: Two axes to draw into: of the loss and of its slope.
     """
     errors = jnp.linspace(-ERROR, ERROR, POINTS)
-    value, slope = curve(loss, errors)
-    other, other_slope = curve(SquaredError(), errors)
-    scale = np.abs(slope).mean() / np.abs(other_slope).mean()
+    learned, other = curve(loss, errors), curve(SquaredError(), errors)
+    scale = np.abs(learned[1]).mean() / np.abs(other[1]).mean()
+    drawn = {"learned": learned}
+    drawn["squared error, scaled"] = scale * other[0], scale * other[1]
+    words = {"Value loss": "loss, from zero error", "Its gradient": "d loss / d value"}
     panels = style.panel_grid(2, ax, width=4.5, height=3.8, head=0)
-    drawn = {"learned": (value, slope)}
-    drawn["squared error, scaled"] = scale * other, scale * other_slope
-    for place, axes in enumerate(panels):
+    for place, (axes, title) in enumerate(zip(panels, words, strict=True)):
         for (name, curves), look in zip(drawn.items(), LOOKS, strict=False):
             axes.plot(errors, curves[place], label=name, linewidth=1.8, **look)
         _cross(axes, across=place == 1)
         axes.set_xlim(-ERROR, ERROR)
-    left, right = panels
-    left.legend(frameon=False, fontsize="small")
-    style.finish(left, "Value loss", "value - target", "loss, from zero error")
-    style.finish(right, "Its gradient", "value - target", "d loss / d value")
+        style.finish(axes, title, "value - target", words[title])
+    panels[0].legend(frameon=False, fontsize="small")
     return style.picture(panels, "", ax)
 
 
@@ -190,9 +188,7 @@ def optimiser_figure(optimiser: Any, ax: Any = None) -> Picture:
         ConfigError: it is of another kind, which has nothing to draw.
     """
     if not isinstance(optimiser, LearnedOptimiser):
-        raise ConfigError(
-            f"{type(optimiser).__name__} is no LearnedOptimiser, whose step is drawn."
-        )
+        raise ConfigError(f"{type(optimiser).__name__} is no LearnedOptimiser.")
     adam = np.linspace(-LIMIT, LIMIT, POINTS, dtype=np.float32)
     panels = style.panel_grid(len(SHARES), ax, height=3.6, head=0, sharey=True)
     for axes, (share, words) in zip(panels, SHARES.items(), strict=True):

@@ -11,7 +11,7 @@ from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.plots.style import Picture
-from purerl.report.statistics.missing import lowest_of
+from purerl.report.statistics import lowest_of
 from purerl.report.sweep_data import FEW, RETURNS, SCORE
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ class Line(NamedTuple):
         name: Name of the setting, or of the metric of a run.
         steps: Environment steps, `[T]`; NaN after the last point.
         values: Values of the runs, `[S, T]`; NaN where nothing is known.
-        is_lost: Whether each run failed, `[S]`: from its end on it counts as the worst.
+        is_lost: Whether each run failed, `[S]`.
+        floor: What a run that failed is worth after its end; NaN where it is left out.
     """
 
     name: str
     steps: np.ndarray
     values: np.ndarray
     is_lost: np.ndarray
+    floor: float = np.nan
 
 
 def env_of(result: Run) -> str:
@@ -81,9 +83,8 @@ def metric_line(result: Run, name: str) -> Line:
     """
     known = metric_lines(result)
     if name not in known:
-        raise ConfigError(
-            f"metric: the run has no {name!r}. It has: {', '.join(known)}."
-        )
+        names = ", ".join(known)
+        raise ConfigError(f"metric: the run has no {name!r}. It has: {names}.")
     return known[name]
 
 
@@ -103,15 +104,10 @@ def learning_curve(result: Run, ax: "Axes | None" = None) -> Picture:
         result: The run.
         ax: Axes to draw into.
     """
-    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
-    words = _draw_agents(axes, metric_line(result, "episode_return"), "training")
+    shown = {"training": metric_line(result, "episode_return")}
     if result.evaluation:
-        evaluated = metric_line(result, SCORE)
-        _draw_agents(axes, evaluated, "deterministic evaluation")
-    axes.legend(frameon=False, loc="best", fontsize="small")
-    style.step_axis(axes)
-    style.finish(axes, "", "environment steps per agent", "episode return")
-    return style.picture([axes], _title(result, words), ax)
+        shown["deterministic evaluation"] = metric_line(result, SCORE)
+    return _agents_figure(result, {"episode return": shown}, ax, 4.8)
 
 
 def metric_curves(result: Run, names: Sequence[str], ax: Any = None) -> Picture:
@@ -125,28 +121,36 @@ def metric_curves(result: Run, names: Sequence[str], ax: Any = None) -> Picture:
     Raises:
         ConfigError: no such metric, with those there are, or one without a value.
     """
-    size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.2, "head": 0.8}
-    panels, words = style.panel_grid(len(names), ax, sharex=True, **size), ""
-    for axes, name in zip(panels, names, strict=True):
-        line = metric_line(result, name)
+    lines = {name: metric_line(result, name) for name in names}
+    for name, line in lines.items():
         if not np.isfinite(line.values).any():
             raise ConfigError(f"metric: {name} has no value in this run yet.")
-        words = _draw_agents(axes, line, name)
+    shown = {name.replace("_", " "): {name: line} for name, line in lines.items()}
+    return _agents_figure(result, shown, ax, 3.2)
+
+
+def _agents_figure(
+    result: Run, shown: Mapping[str, Mapping[str, Line]], ax: Any, height: float
+) -> Picture:
+    """Draw agents and their means: a panel for each label of y, its lines by name."""
+    size = {"columns": 1, "width": style.PAGE_WIDTH, "height": height, "head": 0.2}
+    panels, words = style.panel_grid(len(shown), ax, sharex=True, **size), ""
+    for axes, (y, lines) in zip(panels, shown.items(), strict=True):
+        for name, line in lines.items():
+            words = _draw_agents(axes, line, name)
+        if len(panels) == 1:
+            axes.legend(frameon=False, loc="best", fontsize="small")
         style.step_axis(axes)
-        style.finish(axes, y=name.replace("_", " "))
+        style.finish(axes, y=y)
     style.finish(panels[-1], x="environment steps per agent")
-    return style.picture(panels, _title(result, words), ax)
-
-
-def _title(result: Run, words: str) -> str:
     num = len(result.seeds)
     agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
     title = f"{env_of(result)}: {agents}"
-    if not result.divergence:
-        return title
-    is_other = (result.diverged_at < 0).any()
-    note = "; the mean is that of the others" if is_other else ""
-    return f"{title}\n{result.divergence}{note}"
+    if result.divergence:
+        is_other = (result.diverged_at < 0).any()
+        note = "; the mean is that of the others" if is_other else ""
+        title = f"{title}\n{result.divergence}{note}"
+    return style.picture(panels, title, ax)
 
 
 def _draw_agents(axes: "Axes", line: Line, label: str) -> str:
@@ -155,17 +159,19 @@ def _draw_agents(axes: "Axes", line: Line, label: str) -> str:
     Of training every agent has a thin line. One that diverged has a dashed one, and is
     in no mean, unless all did.
     """
-    _, steps, values, is_lost = line
+    steps, values, is_lost = line.steps, line.values, line.is_lost
     is_evaluation = line.name.startswith(_EVALUATION)
     colour = style.colour_of(int(is_evaluation))
-    thin = {"color": colour, "alpha": style.FAINT, "linewidth": 0.6}
-    if not is_evaluation:
-        for agent in values[~is_lost][:MAX_THIN] if len(values) > 1 else ():
-            style.draw_known(axes, steps, agent, **thin)
-        for agent in values[is_lost][:MAX_THIN]:
-            look = {"color": colour, "linestyle": "--", "alpha": 0.6, "linewidth": 0.8}
-            style.draw_known(axes, steps, agent, **look)
-            end = np.isfinite(agent).nonzero()[0][-1:]
+    faint: Any = {"color": colour, "alpha": style.FAINT, "linewidth": 0.6}
+    lost: Any = {"color": colour, "alpha": 0.6, "linewidth": 0.8, "linestyle": "--"}
+    kept, gone = (np.flatnonzero(of)[:MAX_THIN] for of in (~is_lost, is_lost))
+    kept = kept if len(values) > 1 else kept[:0]
+    thin = () if is_evaluation else (*kept, *gone)
+    for agent, of in ((values[i], is_lost[i]) for i in thin):
+        known = np.isfinite(agent)
+        axes.plot(steps[known], agent[known], **(lost if of else faint))
+        if of:
+            end = known.nonzero()[0][-1:]
             axes.plot(steps[end], agent[end], "x", color=colour, markersize=7)
     found = statistics.mean_interval(values if is_lost.all() else values[~is_lost])
     mark = "o-" if is_evaluation else "-"
@@ -226,22 +232,18 @@ def curves(
     """
     pairs = list(results.items() if isinstance(results, Mapping) else results)
     metric = metric or _common_metric([result for _, result in pairs])
-    lines = dict[str, dict[str, Line]]()
+    lines = dict[str, list[Line]]()
     for name, result in pairs:
         for env, own in result.lines(metric).items():
-            drawn = lines.setdefault(env, {})
             for line in own:
                 words = ": ".join(str(part) for part in (name, line.name) if part)
-                if words in drawn:
-                    raise ConfigError(
-                        f"two curves of {env} are called {words!r}: give them other "
-                        "names, NAME=FOLDER on the command line."
-                    )
+                if words in [drawn.name for drawn in lines.setdefault(env, [])]:
+                    why = f"two curves of {env} are called {words!r}"
+                    raise ConfigError(f"{why}: give other names, NAME=FOLDER.")
                 # Of other metrics than returns nobody knows what is the worst.
                 is_lost = line.is_lost & (metric in RETURNS)
-                drawn[words] = line._replace(name=words, is_lost=is_lost)
-    listed = {env: list(own.values()) for env, own in lines.items()}
-    return curves_figure(listed, statistic, y=metric.replace("_", " "), ax=ax)
+                lines[env].append(line._replace(name=words, is_lost=is_lost))
+    return curves_figure(lines, statistic, y=metric.replace("_", " "), ax=ax)
 
 
 def _common_metric(results: Sequence[Any]) -> str:
@@ -276,32 +278,31 @@ def curves_figure(
     """
     # In three columns a page's width leaves no readable text.
     size = {"columns": 2, "width": style.PAGE_WIDTH / 2, "height": 3.4, "head": 0.8}
-    panels = style.panel_grid(len(lines), ax, least=6.0, **size)
+    panels, bands = style.panel_grid(len(lines), ax, least=6.0, **size), []
     names = list(dict.fromkeys(line.name for own in lines.values() for line in own))
-    words, lost = dict[str, None](), 0
     for axes, (env, own) in zip(panels, lines.items(), strict=True):
-        worst = np.fmin.reduce([lowest_of(line.values) for line in own])
         places = [names.index(line.name) for line in own]
-        found = draw_lines(axes, own, statistic, [worst] * len(own), places)
-        words |= dict.fromkeys(found)
-        lost += int(sum(line.is_lost.sum() for line in own))
+        bands += draw_lines(axes, with_floor(own), statistic, places)
         style.finish(axes, env if len(lines) > 1 else "", "environment steps", y)
     if len(names) > 1:
         style.legend_below(panels[0].figure, panels, 4, ax=ax)
     env = f"{next(iter(lines))}: " if len(lines) == 1 else ""
-    bands = " or ".join(words)
+    bands = " or ".join(dict.fromkeys(bands))
     title = f"{env}{STATISTICS[statistic]} of the seeds\nbands: {bands}"
+    lost = sum(int(line.is_lost.sum()) for own in lines.values() for line in own)
     if lost:
         title += f"; {with_noun(lost, 'run')} failed, the worst from its end on"
     return style.picture(panels, title, ax)
 
 
+def with_floor(lines: Sequence[Line]) -> list[Line]:
+    """Return lines whose runs that failed are worth the worst of all of them."""
+    worst = lowest_of(np.concatenate([line.values.ravel() for line in lines]))
+    return [line._replace(floor=worst) for line in lines]
+
+
 def draw_lines(
-    axes: "Axes",
-    lines: Sequence[Line],
-    statistic: str,
-    floors: Sequence[float],
-    places: Sequence[int],
+    axes: "Axes", lines: Sequence[Line], statistic: str, places: Sequence[int]
 ) -> list[str]:
     """Draw lines with their bands; return in words what the bands are.
 
@@ -309,16 +310,14 @@ def draw_lines(
         axes: The panel.
         lines: The lines.
         statistic: Name of the statistic, iqm or mean.
-        floors: What each line's runs that failed are worth after their end; NaN if
-            nothing, which leaves them out.
         places: Number of each line's colour, marker and dash.
     """
     # Many bands over one another hide the lines.
     opacity, words = 0.16 if len(lines) <= 4 else 0.08, []
-    for line, floor, number in zip(lines, floors, places, strict=True):
-        is_over = line.is_lost[:, None] & ~is_followed(line.values)
+    for line, number in zip(lines, places, strict=True):
         is_point = np.isfinite(line.steps)
-        values = np.where(is_over, floor, line.values)[:, is_point]
+        is_over = line.is_lost[:, None] & ~is_followed(line.values)
+        values = np.where(is_over, line.floor, line.values)[:, is_point]
         if not np.isfinite(values).any():
             continue
         found = statistics.curve(values, statistic)
@@ -370,12 +369,11 @@ def evolution_curve(
         axes.plot(where, np.full(len(where), low), "x", color=style.INK, label=words)
     axes.legend(frameon=False, fontsize="small")
     axes.locator_params(axis="x", integer=True)
-    kind = settings["fitness"]
-    kind = kind if ":" in kind else kind.replace("_", " ")
-    count = f"{settings['population']} x {settings['rollouts']} agents a generation"
-    evolved = ", ".join(settings["evolve"])
-    title = f"{evolved} by {settings['strategy']['name']}, {count}"
-    style.finish(axes, "", "generation", f"fitness: {kind}")
+    agents = f"{settings['population']} x {settings['rollouts']} agents a generation"
+    title = (
+        f"{', '.join(settings['evolve'])} by {settings['strategy']['name']}, {agents}"
+    )
+    style.finish(axes, "", "generation", f"fitness: {settings['fitness']}")
     return style.picture([axes], title, ax)
 
 

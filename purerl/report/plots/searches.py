@@ -1,22 +1,43 @@
-"""Pictures of searches over hyperparameters: scores and values as training goes on."""
+"""Pictures of searches over hyperparameters: populations, halving, studies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.report.plots import style
-from purerl.report.plots.style import Picture
+from purerl.report.plots.style import Axis, Picture
+from purerl.report.sweep_data import short
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
 BLUE, RED = style.COLOURS[:2]
+CELLS = 160  # A contour has so many cells along each side.
+# The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
+BANDWIDTH = 0.15
+
+Trial = Any  # A `purerl.tuning.result.Row`, or what has the same attributes.
 FAINT: dict[str, Any] = {"color": BLUE, "alpha": style.FAINT, "lw": 1}
 # Up to three panels in a row.
 _panels = partial(style.panel_grid, height=2.9, head=0.5, least=5.2, sharey=True)
+
+
+def _by_search(
+    dataset: "xr.Dataset", draw: Callable[["Axes", Any, np.ndarray, int], Any], ax: Any
+) -> Picture:
+    """Draw each search in a panel: `draw(axes, updates, scores, seed)`."""
+    seeds, updates = dataset["seed"].values.tolist(), dataset["updates"].values
+    panels = _panels(len(seeds), ax)
+    for seed, axes in zip(seeds, panels, strict=True):
+        draw(axes, updates, dataset["score"].sel(seed=seed).values, seed)
+        y = "score" if axes is panels[0] else ""
+        style.finish(axes, f"seed {seed}", "updates", y)
+    return style.picture(panels, "", ax)
 
 
 def population_scores(
@@ -30,18 +51,15 @@ def population_scores(
             seed of the search; they are drawn bold.
         ax: Axes to draw into, one for each search.
     """
-    seeds, updates = dataset["seed"].values.tolist(), dataset["updates"].values
-    panels = _panels(len(seeds), ax)
-    for seed, axes in zip(seeds, panels, strict=True):
-        scores = dataset["score"].sel(seed=seed).values
+
+    def draw(axes: "Axes", updates: Any, scores: np.ndarray, seed: int) -> None:
         axes.plot(updates, scores, **FAINT)
         if seed in lineages:
             line = lineages[seed][: len(updates)]
             best = scores[np.arange(len(line)), line]
             axes.plot(updates, best, color=RED, lw=1.8, marker="o", ms=3)
-        y = "score" if axes is panels[0] else ""
-        style.finish(axes, f"seed {seed}", "updates", y)
-    return style.picture(panels, "", ax)
+
+    return _by_search(dataset, draw, ax)
 
 
 def population_values(
@@ -64,7 +82,7 @@ def population_values(
     x = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).ravel()
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "round", "member").values
-        axis = style.Axis.of(values.ravel().tolist())
+        axis = Axis.of(values.ravel().tolist())
         axis.set_up(axes, "y")
         numbers = axis.places(values.ravel().tolist()).reshape(values.shape)
         for place, seed in enumerate(dataset["seed"].values.tolist()):
@@ -85,19 +103,18 @@ def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
         dataset: Dataset of a `HalvingResult`.
         ax: Axes to draw into, one for each search.
     """
-    seeds, updates = dataset["seed"].values.tolist(), dataset["updates"].values
-    panels, brackets = _panels(len(seeds), ax), dataset["bracket"].values
-    for seed, axes in zip(seeds, panels, strict=True):
-        scores = dataset["score"].sel(seed=seed).values
+    brackets = dataset["bracket"].values
+
+    def draw(axes: "Axes", updates: Any, scores: np.ndarray, _: int) -> None:
         for bracket in np.unique(brackets):
             look = {"color": style.colour_of(int(bracket)), "alpha": 0.6, "lw": 1}
             mine = scores[brackets == bracket]
             lines = axes.plot(updates, mine.T, marker="o", markersize=3.5, **look)
             lines[0].set_label(f"bracket {bracket}")
-        y = "score" if axes is panels[0] else ""
-        style.finish(axes, f"seed {seed}", "updates", y)
-    panels[0].legend(frameon=False, fontsize="small")
-    return style.picture(panels, "", ax)
+
+    drawn = _by_search(dataset, draw, ax)
+    np.ravel(drawn.axes)[0].legend(frameon=False, fontsize="small")
+    return drawn
 
 
 def halving_values(
@@ -111,14 +128,12 @@ def halving_values(
         ax: Axes to draw into, one for each name.
     """
     panels, score = _panels(len(names), ax), last_known(dataset["score"].values)
-    trained = dataset["trained_updates"].values
-    sizes = 12 + 60 * trained / max(1, trained.max())
+    trained = dataset["trained_updates"].values.ravel()
+    look = {"s": 12 + 60 * trained / max(1, trained.max()), "alpha": 0.6, "color": BLUE}
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "point").values.ravel().tolist()
-        axis = style.Axis.of(values)
-        axis.set_up(axes, "x")
-        look = {"s": sizes.ravel(), "alpha": 0.6, "color": BLUE}
-        axes.scatter(axis.places(values), score.ravel(), **look)
+        axis = Axis.of(values)
+        style.draw_points(axes, axis, values, score.ravel(), **look)
         style.finish(axes, x=name)
     panels[0].set_ylabel("score at the last rung")
     return style.picture(panels, "", ax)
@@ -147,3 +162,172 @@ def request_scores(scores: Sequence[np.ndarray], ax: "Axes | None" = None) -> Pi
     axes.locator_params(axis="x", integer=True)
     style.finish(axes, "", "request", "score")
     return style.picture([axes], "", ax)
+
+
+# Studies.
+
+
+def study_figures(
+    rows: Sequence[Trial], shares: Mapping[str, float], axes: Mapping[str, Axis]
+) -> dict[str, Picture]:
+    """Draw the pictures that a study has data for, by name.
+
+    Args:
+        rows: The trials.
+        shares: Shares of the axes in what makes a trial good; empty if not known.
+        axes: Axes by name, as they are drawn.
+    """
+    if not any(row.state == "complete" for row in rows):
+        return {}
+    found = {"history": study_history(rows), "slice": study_slices(rows, axes)}
+    if shares:
+        found["importance"] = study_importance(shares)
+    if len(shares) > 1:
+        names = sorted(shares, key=lambda n: -shares[n])
+        found["contour"] = study_contour(rows, axes, names[:3])
+    return found
+
+
+def _complete(rows: Sequence[Trial]) -> tuple[list[Trial], np.ndarray]:
+    """The trials that are complete, and their scores."""
+    complete = [row for row in rows if row.state == "complete"]
+    if not complete:
+        raise ConfigError("no trial of the study is complete yet, so nothing is drawn.")
+    return complete, np.array([row.score for row in complete], float)
+
+
+def study_history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
+    """Draw scores in the order of the trials, and the best so far.
+
+    Raises:
+        ConfigError: no trial is complete.
+    """
+    complete, scores = _complete(rows)
+    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
+    numbers = [row.number for row in complete]
+    axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
+    pruned = [row for row in rows if row.state == "pruned" and row.curve]
+    if pruned:
+        last = [row.curve[max(row.curve)] for row in pruned]
+        look: Any = {"color": style.COLOURS[-1], "label": "pruned, at its last score"}
+        axes.plot([row.number for row in pruned], last, "x", ms=5, **look)
+    best = np.maximum.accumulate(scores)
+    ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
+    axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")
+    for row in complete:
+        if row.is_default:
+            look = {"color": style.INK, "lw": 1, "ls": (0, (5, 4))}
+            axes.axhline(row.score, label="default", **look)
+    style.finish(axes, "", "trial", "score, mean over seeds")
+    axes.locator_params(axis="x", integer=True)
+    style.legend_below(axes.figure, axes, 4, ax=ax)
+    return style.picture([axes], f"{len(rows)} trials", ax)
+
+
+def study_importance(shares: Mapping[str, float], ax: "Axes | None" = None) -> Picture:
+    """Draw the share of each axis in what makes a trial good."""
+    names = sorted(shares, key=lambda name: shares[name])
+    size = {"width": style.PAGE_WIDTH, "height": 1.2 + 0.42 * len(names), "head": 0}
+    (axes,) = style.panel_grid(1, ax, **size)
+    bars = axes.barh(list(map(short, names)), [shares[n] for n in names], color=BLUE)
+    look = {"fmt": "%.2f", "padding": 3, "fontsize": "small", "color": style.INK}
+    axes.bar_label(bars, **look)
+    axes.margins(x=0.1)
+    style.finish(axes, "", "share")
+    axes.grid(axis="y", visible=False)
+    return style.picture([axes], "importance (PED-ANOVA)", ax)
+
+
+def study_slices(
+    rows: Sequence[Trial], drawn: Mapping[str, Axis], ax: Any = None
+) -> Picture:
+    """Draw the score against each axis; later trials are darker, the best is a star."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+    from matplotlib.ticker import MaxNLocator
+
+    # The palest blues would not be seen.
+    shades = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1.0, 256)))
+    (complete, scores), dots = _complete(rows), None
+    size: dict[str, Any] = {"head": 0.6, "least": style.PAGE_WIDTH, "sharey": True}
+    panels = style.panel_grid(len(drawn), ax, **size)
+    look = {"c": [row.number for row in complete], "cmap": shades, "edgecolors": BLUE}
+    for number, (axes, name) in enumerate(zip(panels, drawn, strict=True)):
+        values = [row.params[name] for row in complete]
+        _, dots = style.draw_points(
+            axes, drawn[name], values, scores, lw=0.7, s=28, **look
+        )
+        style.finish(axes, x=short(name), y="score" if number % 3 == 0 else "")
+    whole = MaxNLocator(integer=True)
+    style.colour_bar(dots, panels, "trial", ticks=whole, pad=0.015, aspect=30)
+    return style.picture(panels, "score against each axis", ax)
+
+
+def study_contour(
+    rows: Sequence[Trial],
+    drawn: Mapping[str, Axis],
+    names: Sequence[str],
+    ax: Any = None,
+) -> Picture:
+    """Draw the smoothed score over pairs of the most important axes, and the trials.
+
+    The surface is the mean of the trials' scores weighted by a Gaussian of their
+    distance, faint where no trial is near.
+
+    Args:
+        rows: Trials of the study.
+        drawn: Axes by name, as they are drawn.
+        names: Names of the axes, the most important first.
+        ax: Axes to draw into, one for each pair.
+    """
+    pairs = list(combinations(names, 2))
+    complete, scores = _complete(rows)
+    size = {"height": 3.7 if len(pairs) > 1 else 4.8, "head": 0}
+    panels = style.panel_grid(len(pairs), ax, least=style.PAGE_WIDTH, **size)
+    low, high = float(np.quantile(scores, 0.1)), float(scores.max())
+    low, high = (low, high) if low < high else (low - 0.5, low + 0.5)
+    look = {"cmap": style.COLOUR_MAP, "vmin": low, "vmax": high}
+    dots = None
+    for axes, pair in zip(panels, pairs, strict=True):
+        first, second = (
+            drawn[name].places(row.params[name] for row in complete) for name in pair
+        )
+        across, x = _line(drawn[pair[0]], first)
+        up, y = _line(drawn[pair[1]], second)
+        surface, near = _smooth(x, y, scores)
+        mesh: Any = {"shading": "nearest", "rasterized": True}
+        mesh["alpha"] = 0.25 + 0.75 * near
+        axes.pcolormesh(across, up, surface, **mesh, **look)
+        sizes = np.where(np.arange(len(scores)) == scores.argmax(), 120, 30)
+        edge = {"edgecolors": "#ffffff", "lw": 0.8, "s": sizes, "zorder": 3}
+        dots = axes.scatter(first, second, c=scores, **edge, **look)
+        for name, along in zip(pair, ("x", "y"), strict=True):
+            drawn[name].set_up(axes, along)
+        style.finish(axes, x=short(pair[0]), y=short(pair[1]))
+        axes.grid(visible=False)
+        axes.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
+    style.colour_bar(dots, panels, "score", pad=0.015, extend="min")
+    return style.picture(panels, "smoothed score; the largest dot is the best", ax)
+
+
+def _line(axis: Axis, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of cells across a picture; places of trials as shares of its width."""
+    scale, back = (np.log, np.exp) if axis.log else (np.asarray, np.asarray)
+    at = scale(places)
+    if axis.names:
+        low, high = -0.5, len(axis.names) - 0.5
+    else:
+        pad = 0.05 * np.ptp(at) or 0.05 * (1.0 if axis.log else abs(at[0]) or 1.0)
+        low, high = at.min() - pad, at.max() + pad
+    return back(np.linspace(low, high, CELLS)), (at - low) / (high - low)
+
+
+def _smooth(
+    x: np.ndarray, y: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed scores `[Y, X]` of trials; and how near trials are, in 0 .. 1."""
+    cells = np.linspace(0, 1, CELLS)
+    squares = (cells[None, :, None] - x) ** 2 + (cells[:, None, None] - y) ** 2
+    weights = np.exp(-0.5 * squares / BANDWIDTH**2)
+    surface = (weights * scores).sum(-1) / np.maximum(weights.sum(-1), 1e-30)
+    return surface, np.clip(weights.max(-1) * 5, 0, 1)

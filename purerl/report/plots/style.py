@@ -80,14 +80,13 @@ class Picture(NamedTuple):
 
 
 @contextlib.contextmanager
-def paper(columns: int = 1, width: float | None = None) -> Iterator[None]:
+def paper(columns: int = 1) -> Iterator[None]:
     """Draw figures for a paper: as wide as its columns, with letters of 8 points.
 
     What a figure shows stands in its caption there and not over it, see `Picture`.
 
     Args:
         columns: One column (3.25 inches) or two (6.75).
-        width: Width in inches, in place of that of the columns.
 
     Raises:
         ConfigError: another number of columns.
@@ -95,10 +94,8 @@ def paper(columns: int = 1, width: float | None = None) -> Iterator[None]:
     from matplotlib import rc_context
 
     if columns not in COLUMNS:
-        raise ConfigError(
-            f"columns must be 1 or 2, got {columns!r}; or give width in inches."
-        )
-    token = _width.set(width or COLUMNS[columns])
+        raise ConfigError(f"columns must be 1 or 2, got {columns!r}.")
+    token = _width.set(COLUMNS[columns])
     try:
         with rc_context(PAPER):
             yield
@@ -142,9 +139,8 @@ def panel_grid(
     if ax is not None:
         given = np.atleast_1d(ax).ravel().tolist()
         if len(given) != count:
-            raise ConfigError(
-                f"ax must be {with_noun(count, 'panel')}, got {len(given)}."
-            )
+            wanted = with_noun(count, "panel")
+            raise ConfigError(f"ax must be {wanted}, got {len(given)}.")
         return given
     columns, size = min(count, columns), _width.get()
     if size is not None:
@@ -196,12 +192,6 @@ def marker_of(number: int) -> str:
     return MARKERS[number % len(MARKERS)]
 
 
-def draw_known(axes: "Axes", x: np.ndarray, y: np.ndarray, **line: Any) -> None:
-    """Draw a line through the points that are known."""
-    known = np.isfinite(y)
-    axes.plot(x[known], y[known], **line)
-
-
 def draw_band(
     axes: "Axes",
     x: np.ndarray,
@@ -237,17 +227,31 @@ def draw_band(
     axes.plot(x, value, mark, color=colour, **{"linewidth": 1.8, **line})
 
 
-def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
-    """Mark the best of many dots."""
-    look = {"color": COLOURS[1], "ms": 15, "mec": "#ffffff", "mew": 0.8}
-    axes.plot(x, y, "*", **{**look, **options})
+def draw_points(
+    axes: "Axes", axis: "Axis", values: Iterable[Any], scores: Any, **look: Any
+) -> tuple[np.ndarray, Any]:
+    """Draw a dot per point: its score over its value of an axis; a star on the best.
 
+    Args:
+        axes: The panel, which is set up for the axis.
+        axis: The axis along x; dots at one of its names lie beside one another.
+        values: Values of the points, `[N]`.
+        scores: Scores of the points, `[N]`; NaN where one has none.
+        **look: Options of `scatter`.
 
-def spread_out(axis: "Axis", places: np.ndarray) -> np.ndarray:
-    """Return places along an axis of names, moved beside one another by chance."""
-    if not axis.names:
-        return places
-    return places + np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
+    Returns:
+        The places of the dots along x, and what a scale of colours is made of.
+    """
+    axis.set_up(axes, "x")
+    places = axis.places(values)
+    if axis.names:
+        places = places + np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
+    dots = axes.scatter(places, scores, **look)
+    if np.isfinite(scores).any():
+        best = np.nanargmax(scores)
+        star: Any = {"color": COLOURS[1], "ms": 14, "mec": "#ffffff", "mew": 0.8}
+        axes.plot(places[best], scores[best], "*", label="best", **star)
+    return places, dots
 
 
 def legend_below(
@@ -370,14 +374,15 @@ class Axis(NamedTuple):
         if not self.names:
             return
         # Parts are told apart by their classes alone, where these differ.
-        texts = [str(name).partition("(")[0] for name in self.names]
-        if len(set(texts)) < len(texts):
-            texts = list(map(label, self.names))
+        words = [n if isinstance(n, str) else label(n) for n in self.names]
+        texts = [word.partition("(")[0] for word in words]
+        texts = words if len(set(texts)) < len(texts) else texts
         texts = [t if len(t) <= LONGEST else f"{t[: LONGEST - 1]}…" for t in texts]
-        is_turned = along == "x" and sum(map(len, texts)) > LETTERS
+        shown = range(0, len(texts), -(-len(texts) // 20))  # All up to 20.
+        is_turned = along == "x" and sum(len(texts[i]) for i in shown) > LETTERS
         getattr(axes, f"set_{along}lim")(-0.5, len(texts) - 0.5)
-        set_ticks = getattr(axes, f"set_{along}ticks")
-        set_ticks(range(len(texts)), texts, rotation=35 if is_turned else 0)
+        set_ticks, turn = getattr(axes, f"set_{along}ticks"), 35 if is_turned else 0
+        set_ticks(shown, [texts[i] for i in shown], rotation=turn)
 
 
 def log_axis(axes: "Axes", along: str) -> None:

@@ -9,9 +9,8 @@ from purerl.config import ConfigError, check_known
 from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
-from purerl.report.plots.runs import Line, draw_lines
-from purerl.report.plots.style import Picture
-from purerl.report.statistics.missing import lowest_of
+from purerl.report.plots.runs import STATISTICS, Line, draw_lines, with_floor
+from purerl.report.plots.style import Axis, Picture
 from purerl.report.sweep_data import (
     ENV,
     RETURNS,
@@ -116,19 +115,17 @@ def sweep_curves(
     scores = read_scores(dataset)
     heading, common, chosen = choose_lines(scores, by)
     size = {"columns": 1, "width": style.PAGE_WIDTH, "height": 3.8, "head": 0.6}
-    panels, bands = style.panel_grid(len(names), ax, **size), dict[str, None]()
+    panels, bands = style.panel_grid(len(names), ax, **size), []
     for axes, name in zip(panels, names, strict=True):
         lines = lines_of(dataset, scores, chosen, name)
-        lows = [lowest_of(line.values) for line in lines]
-        if np.isnan(lows).all():
-            raise ConfigError(
-                f"metric: {name} has no value in the lines that are drawn."
-            )
-        # Lines of several environments are one of each; their returns do not compare.
-        floors = lows if len(scores.tasks) > 1 else [np.nanmin(lows)] * len(lines)
-        floors = floors if name in RETURNS else [np.nan] * len(lines)
-        found = draw_lines(axes, lines, statistic, floors, range(len(lines)))
-        bands |= dict.fromkeys(found)
+        if not any(np.isfinite(line.values).any() for line in lines):
+            raise ConfigError(f"metric: {name} has no value in these lines.")
+        if name in RETURNS:
+            # Lines of several environments are one of each; their returns do not
+            # compare.
+            groups = [[line] for line in lines] if len(scores.tasks) > 1 else [lines]
+            lines = [line for group in groups for line in with_floor(group)]
+        bands += draw_lines(axes, lines, statistic, range(len(lines)))
         style.finish(axes, y=name.replace("_", " "))
     style.finish(panels[-1], x="environment steps per agent")
     title = f"{env_name(dataset)}: best configurations"
@@ -139,8 +136,8 @@ def sweep_curves(
         title += f" ({rest} at their best)" * bool(rest)
     seeds = with_noun(scores.scores.shape[1], "seed")
     missing = f"; {scores.missing}" if scores.missing else ""
-    what = {"iqm": "IQM", "mean": "mean"}[statistic]
-    title += f"\n{what} over {seeds}, bands: {' or '.join(bands)}{missing}"
+    words = " or ".join(dict.fromkeys(bands))
+    title += f"\n{STATISTICS[statistic]} over {seeds}, bands: {words}{missing}"
     if heading:
         most = max(panels, key=lambda axes: len(axes.lines))
         look = {"loc": "outside right upper", "title": heading, "ax": ax}
@@ -149,10 +146,7 @@ def sweep_curves(
 
 
 def lines_of(
-    dataset: "xr.Dataset",
-    scores: Scores,
-    chosen: Chosen,
-    metric: str,
+    dataset: "xr.Dataset", scores: Scores, chosen: Chosen, metric: str
 ) -> list[Line]:
     """Return configurations of a sweep as lines.
 
@@ -215,28 +209,22 @@ def heat_map(
     x = x or (free.pop(0) if free else None)
     y = y or (free.pop(0) if free else None)
     if x is None or y is None:
-        raise ConfigError(
-            "a heat map needs two axes with several values; draw the slices instead."
-        )
+        raise ConfigError("a heat map needs two axes with several values.")
     from matplotlib.patches import Rectangle
 
     table = mean_table(scores, y, x)
-    rows, columns = scores.values(y), scores.values(x)
     rest = [short(name) for name in scores.names if name not in (x, y)]
     how = f"\nand over {', '.join(rest)}" if rest else ""
     title = f"{env_name(dataset)}: final score, mean over seeds{how}"
     # A title is written over the cells and the colour bar, and takes no room itself.
     least = 1.2 + 0.085 * max(map(len, title.split("\n")))
-    width = min(12.0, max(2.6 + 0.85 * len(columns), least))
-    height = min(9.0, 1.7 + 0.55 * len(rows))
+    width = min(12.0, max(2.6 + 0.85 * table.shape[1], least))
+    height = min(9.0, 1.7 + 0.55 * len(table))
     (axes,) = style.panel_grid(1, ax, width=width, height=height, head=0)
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
-    for values, set_ticks in ((columns, axes.set_xticks), (rows, axes.set_yticks)):
-        shown = range(0, len(values), -(-len(values) // 20))  # All up to 20.
-        set_ticks(shown, [label(values[i]) for i in shown])
-    if max(len(label(value)) for value in columns) > 5 and len(columns) > 6:
-        axes.tick_params(axis="x", rotation=45)
-    if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
+    for along, name in (("x", x), ("y", y)):
+        Axis(names=scores.values(name)).set_up(axes, along)
+    if max(table.shape) <= ANNOTATED:
         for (row, column), value in np.ndenumerate(table):
             if np.isfinite(value):  # Light colours of the map are those of its end.
                 colour = "#111111" if np.asarray(image.norm(value)) > 0.6 else "#ffffff"
@@ -246,9 +234,8 @@ def heat_map(
     row, column = np.unravel_index(np.nanargmax(table), table.shape)
     look: dict[str, Any] = {"fill": False, "lw": 3, "clip_on": False, "zorder": 3}
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
-    axes.set(xlabel=short(x), ylabel=short(y))
-    style.ink(axes)
-    axes.spines[:].set_visible(False)
+    style.finish(axes, "", short(x), short(y))
+    axes.grid(visible=False)
     style.colour_bar(image, [axes], "final score", pad=0.02)
     return style.picture([axes], title, ax)
 
@@ -264,20 +251,15 @@ def mean_table(scores: Scores, y: str, x: str) -> np.ndarray:
     if x == y:
         raise ConfigError(f"a heat map needs two axes, got {x!r} twice.")
     if scores.grid is None:
-        raise ConfigError(
-            "a heat map needs a grid; of a zip or random design draw the slices."
-        )
+        raise ConfigError("a heat map needs a grid; draw the slices of others.")
     if ENV not in (x, y):
         scores.check_one_task()
-    rows, columns = scores.values(y), scores.values(x)
-    where = (
-        [rows.index(point[y]) for point in scores.points],
-        [columns.index(point[x]) for point in scores.points],
-    )
-    sums, counts = np.zeros((2, len(rows), len(columns)))
-    np.add.at(sums, where, np.where(scores.is_begun, scores.means, 0.0))
-    np.add.at(counts, where, scores.is_begun)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    import pandas as pd
+
+    orders = [(name, scores.values(name)) for name in (y, x)]
+    places = [[order.index(p[n]) for p in scores.points] for n, order in orders]
+    means = np.where(scores.is_begun, scores.means, np.nan)
+    return pd.Series(means).groupby(places).mean().unstack().to_numpy()
 
 
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Picture:
@@ -299,26 +281,25 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Pic
     """
     scores = read_scores(dataset, metric)
     if not scores.names:
-        raise ConfigError(
-            "the dataset has no axis left: of each one a value was selected. Draw its "
-            "curves, or the scores of its seeds."
-        )
+        raise ConfigError("the dataset has no axis left; draw its curves or seeds.")
     scores.check_one_task()
     panels = style.panel_grid(len(scores.names), ax, sharey=True)
     for axes, name in zip(panels, scores.names, strict=True):
-        axis = style.Axis.of(point[name] for point in scores.points)
-        axis.set_up(axes, "x")
+        axis = Axis.of(point[name] for point in scores.points)
         (_draw_dots if scores.grid is None else _draw_slice)(axes, axis, scores, name)
         style.finish(axes, x=short(name), y="final score" if axes is panels[0] else "")
     what = "final score, IQM over seeds"
     if scores.grid is None:
         what = f"{with_noun(int(scores.is_begun.sum()), 'configuration')}, mean and "
-        what += f"range of {with_noun(scores.scores.shape[1], 'seed')}"
-    style.legend_below(panels[0].figure, panels[0], 2, ax=ax)
+        what += f"range of {with_noun(scores.scores.shape[1], 'seed')}\nbest: "
+        what += scores.name(int(scores.ranking()[0]))
+    else:
+        style.legend_below(panels[0].figure, panels[0], 2, ax=ax)
     return style.picture(panels, f"{env_name(dataset)}: {what}", ax)
 
 
-def _draw_slice(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> None:
+def _draw_slice(axes: "Axes", axis: Axis, scores: Scores, name: str) -> None:
+    axis.set_up(axes, "x")
     filled, means, groups = scores.filled, scores.means, scores.by_value(name)
     tops = [[max(group, key=lambda p: means[p])] for group in groups.values()]
     kinds = {"others at their best": tops}
@@ -333,16 +314,12 @@ def _draw_slice(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> No
         style.draw_band(axes, places, points, colour, label=f"{words}; {ends}", **look)
 
 
-def _draw_dots(axes: "Axes", axis: style.Axis, scores: Scores, name: str) -> None:
-    ranking, filled, means = scores.ranking(), scores.filled, scores.means
-    places = axis.places(point[name] for point in scores.points)
-    places = style.spread_out(axis, places)
-    dots, ends = places[ranking], filled[ranking]
-    axes.vlines(dots, ends.min(1), ends.max(1), color=BLUE, alpha=0.25)
-    axes.plot(dots, means[ranking], "o", color=BLUE, ms=4.5, alpha=0.9)
-    best = int(ranking[0])
-    words = f"best: {scores.name(best)}"
-    style.draw_star(axes, places[best], means[best], label=words)
+def _draw_dots(axes: "Axes", axis: Axis, scores: Scores, name: str) -> None:
+    ranking = scores.ranking()
+    filled, values = scores.filled[ranking], [scores.points[p][name] for p in ranking]
+    look = {"color": BLUE, "s": 20, "alpha": 0.9}
+    places, _ = style.draw_points(axes, axis, values, filled.mean(1), **look)
+    axes.vlines(places, filled.min(1), filled.max(1), color=BLUE, alpha=0.25)
 
 
 def seed_scores(
@@ -352,7 +329,7 @@ def seed_scores(
     metric: str = SCORE,
     ax: "Axes | None" = None,
 ) -> Picture:
-    """Draw a dot per seed over a box of quartiles: of the best, or by an axis.
+    """Draw a dot per seed over the mean and its interval: of the best, or by an axis.
 
     Args:
         dataset: Dataset of a sweep.
@@ -379,7 +356,9 @@ def score_groups(
     heading: str = "",
     ax: "Axes | None" = None,
 ) -> Picture:
-    """Draw scores of named groups; the label counts what is NaN (diverged, missing).
+    """Draw scores of named groups, over their means with intervals or ranges.
+
+    The label of a group counts what is NaN (diverged, missing), which is in no mean.
 
     Args:
         groups: Scores `[S]` by the name of the group.
@@ -391,22 +370,17 @@ def score_groups(
     for name, values in groups.items():
         lost = int((~np.isfinite(values)).sum())
         names.append(f"{name}  ({lost} of {len(values)} lost)" if lost else name)
-    known = [values[np.isfinite(values)] for values in groups.values()]
     height = 1.3 + 0.42 * len(names)
     (axes,) = style.panel_grid(1, ax, width=7.5, height=height, head=0)
     rng = np.random.default_rng(0)
-    for place, values in enumerate(known):
-        colour = style.colour_of(place)
-        if len(values) > 3:
-            look = {"orientation": "horizontal", "widths": 0.55, "showfliers": False}
-            look |= {"patch_artist": True, "capprops": {"lw": 0}}
-            look["boxprops"] = {"facecolor": colour, "alpha": 0.22, "lw": 0}
-            look["medianprops"] = {"color": colour, "lw": 2}
-            look["whiskerprops"] = {"color": colour, "lw": 1}
-            axes.boxplot(values, positions=[place], **look)
-        jitter = rng.uniform(-0.16, 0.16, len(values))
-        alpha = max(0.15, min(0.85, 40 / max(len(values), 1)))
-        axes.plot(values, place + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
+    for place, values in enumerate(groups.values()):
+        known, colour = values[np.isfinite(values)], style.colour_of(place)
+        found = statistics.mean_interval(values)
+        axes.plot(found[1:3], [place] * 2, color=colour, lw=12, alpha=0.22)
+        axes.plot(found.value, place, "|", color=colour, ms=14, mew=2)
+        places = place + rng.uniform(-0.16, 0.16, len(known))
+        alpha = max(0.15, min(0.85, 40 / max(len(known), 1)))
+        axes.plot(known, places, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     style.finish(axes, "", "final score", heading)
