@@ -13,13 +13,10 @@ A return is normalised by what can be computed of a grid: 0 is the return of a p
 that takes every action equally often, 1 that of the best policy.
 
 Prints the table; writes experiments/results/evolve-lpg.json and
-docs/images/evolution-lpg-*.png. The same command goes on with what was stopped, and
-with more generations after them; what was judged is not trained again.
+docs/images/evolution-lpg-*.png. The same command goes on with an evolution that was
+stopped, and with more generations after them.
 """
 
-import hashlib
-import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,31 +130,9 @@ class Agents(NamedTuple):
     seeds: int
     stream: int
 
-    @property
-    def digest(self) -> str:
-        """The digest that tells these agents from others."""
-        found = hashlib.sha256(
-            json.dumps(purerl.serialise.to_dict(self.config)).encode()
-        )
-        rest = (list(map(dict, self.settings)), self.tasks, self.seeds, self.stream)
-        for leaf in jax.tree.leaves(rest):
-            found.update(np.asarray(leaf).tobytes())
-        return found.hexdigest()[:20]
 
-
-def curves(agents: Agents, out: Path) -> np.ndarray:
-    """Training curves `[settings, tasks, seeds, updates]`, kept in a folder."""
-    file = out / "curves" / f"{agents.digest}.npy"
-    if not file.exists():
-        buffer = io.BytesIO()
-        np.save(buffer, trained(agents))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        frame.write_atomic(file, buffer.getvalue())
-    return np.load(file)
-
-
-def trained(agents: Agents) -> np.ndarray:
-    """Train; return the curves `[settings, tasks, seeds, updates]`."""
+def curves(agents: Agents) -> np.ndarray:
+    """Train; return the training curves `[settings, tasks, seeds, updates]`."""
     tasks = agents.tasks
     number = 1 if tasks is None else len(tasks.anchors)
     shape = (len(agents.settings), number, agents.seeds)
@@ -197,7 +172,6 @@ def judge(
     tasks: Tasks | None,
     seeds: int,
     changes: Mapping[str, Any],
-    out: Path,
 ) -> dict[str, np.ndarray]:
     """Curves `[tasks, seeds, updates]` by name; entries of one config together."""
     found: dict[str, np.ndarray] = {}
@@ -207,7 +181,7 @@ def judge(
     for group in groups.values():
         config = group[0].config.replace(**changes)
         values = [entry.values for entry in group]
-        each = curves(Agents(config, values, tasks, seeds, HELD_OUT), out)
+        each = curves(Agents(config, values, tasks, seeds, HELD_OUT))
         found |= {entry.name: x for entry, x in zip(group, each, strict=True)}
     return {entry.name: found[entry.name] for entry in entries}
 
@@ -225,18 +199,15 @@ def summary(curve: np.ndarray) -> dict[str, list[float]]:
 
 
 def summaries(
-    entries: Sequence[Entry],
-    asked: frame.Asked,
-    out: Path,
-    training: Tasks | None = None,
+    entries: Sequence[Entry], asked: frame.Asked, training: Tasks | None = None
 ) -> dict[str, Any]:
     """Summaries by entry and place: on grids and on Catch."""
     held_out = draw_tasks(asked.held_out, HELD_OUT)
     many, places = 8 * asked.seeds, {}
     if training is not None:
-        places["training grids"] = judge(entries, training, many, {}, out)
-    places["held-out grids"] = judge(entries, held_out, asked.seeds, {}, out)
-    places["Catch"] = judge(entries, None, many, CATCH, out)
+        places["training grids"] = judge(entries, training, many, {})
+    places["held-out grids"] = judge(entries, held_out, asked.seeds, {})
+    places["Catch"] = judge(entries, None, many, CATCH)
     return {
         entry.name: {place: summary(by[entry.name]) for place, by in places.items()}
         for entry in entries
@@ -288,11 +259,11 @@ def course(found: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def tuned(
-    config: purerl.TrainConfig, tasks: Tasks, out: Path
+    config: purerl.TrainConfig, tasks: Tasks
 ) -> tuple[dict[str, Any], list[float]]:
     """The step size with the largest area on the training grids, and all areas."""
     settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
-    areas = curves(Agents(config, settings, tasks, 8, TUNING), out).mean((1, 2, 3))
+    areas = curves(Agents(config, settings, tasks, 8, TUNING)).mean((1, 2, 3))
     return settings[int(np.argmax(areas))], areas.tolist()
 
 
@@ -335,7 +306,7 @@ def main() -> None:
     )
     evolved_at = asked.seconds()
     by_hand = baselines(config)
-    rates = {name: tuned(of, training, asked.out) for name, of in by_hand.items()}
+    rates = {name: tuned(of, training) for name, of in by_hand.items()}
     snapshots: dict[int, Any] = {0: config, **result.snapshots()}
     snapshots[result.done] = result.learned
     entries = [
@@ -347,7 +318,7 @@ def main() -> None:
     random = rule_and_rate(make_rule(asked, "random"), 1e-2)
     entries.append(Entry("random rule", config, random))
     entries += [Entry(name, of, rates[name][0]) for name, of in by_hand.items()]
-    found = summaries(entries, asked, asked.out, training)
+    found = summaries(entries, asked, training)
     judge_seconds = asked.seconds() - evolved_at
     show_summaries(found)
     print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")

@@ -59,7 +59,7 @@ def load(file: Path, like: purerl.MetaTrainState) -> purerl.MetaTrainState:
 
 def same_settings(asked: Asked, out: Path) -> None:
     """Keep what a rule is learned with, or refuse to go on with something else."""
-    free = {"held_out", "seeds", "lpg", "dry"}  # of the judgement
+    free = {"held_out", "seeds", "dry"}  # of the judgement
     if not asked.anneal:
         free.add("steps")  # more of them go on
     own = {n: x for n, x in asked.given().items() if n not in free}
@@ -162,7 +162,7 @@ def judged(
     for name, of in grids.baselines(config).items():
         best = {"learning_rate": np.float32(old["tuned"][name]["learning_rate"])}
         entries.append(grids.Entry(name, of, best))
-    return grids.summaries(entries, asked, asked.lpg)
+    return grids.summaries(entries, asked)
 
 
 def main() -> None:
@@ -171,7 +171,6 @@ def main() -> None:
         __doc__,
         is_cached=True,
         name=("learn-lpg", "of folder and results"),
-        lpg=Path("runs/evolve-lpg"),
         steps=(1_500, "of the rule"),
         agents=64,
         grids=(256, "to learn on"),

@@ -60,17 +60,17 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
                 yield prefix + found.name, found
 
 
-def changes(node: ast.AST, optional: dict[str, set[str]]) -> Iterator[Change]:
+def changes(node: ast.AST) -> Iterator[Change]:
     """All changes below a node: the kind, the changed node, what makes the change."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and name not in NO_CODE:
                 if not isinstance(child, ast.JoinedStr):  # a message
-                    yield from changes_of(child, optional)
-                    yield from changes(child, optional)
+                    yield from changes_of(child)
+                    yield from changes(child)
 
 
-def changes_of(node: Any, optional: dict[str, set[str]]) -> Iterator[Change]:
+def changes_of(node: Any) -> Iterator[Change]:
     """The changes of one node, which are made in it."""
 
     def put(name: str, value: Any, owner: Any = node) -> Callable[[], Any]:
@@ -111,34 +111,16 @@ def changes_of(node: Any, optional: dict[str, set[str]]) -> Iterator[Change]:
             yield "mask", node, put("args", [args[0], args[1], args[1]])
         if len(args) >= 2 and called not in UNSWAPPED:
             yield "argument", node, put("args", [*args[:-2], args[-1], args[-2]])
-        for keyword in node.keywords:
-            if keyword.arg in optional.get(called.rpartition(".")[2], ()):
-                rest = [other for other in node.keywords if other is not keyword]
-                yield "option", node, put("keywords", rest)
-
-
-def optional_parameters(tree: Path) -> dict[str, set[str]]:
-    """Parameters with a default of the library's functions, by the functions' names."""
-    found: dict[str, set[str]] = {}
-    for path in sorted(tree.glob("purerl/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                names = [arg.arg for arg in node.args.args]
-                some = names[len(names) - len(node.args.defaults) :]
-                pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-                some += [arg.arg for arg, default in pairs if default is not None]
-                found.setdefault(node.name, set()).update(some)
-    return found
 
 
 def choose(tree: Path, packages: list[str], count: int, seed: int) -> list[Fault]:
     """Return `count` faults, at most one in a function, of all packages and kinds."""
-    rng, optional, chosen = random.Random(seed), optional_parameters(tree), []
+    rng, chosen = random.Random(seed), list[Fault]()
     places: dict[str, list[tuple[str, str, list[str]]]] = {}
     for package in packages:
         for path in sorted((tree / "purerl" / package).rglob("*.py")):
             for name, function in functions(ast.parse(path.read_text())):
-                kinds = [kind for kind, _, _ in changes(function, optional)]
+                kinds = [kind for kind, _, _ in changes(function)]
                 if kinds:
                     place = str(path.relative_to(tree)), name, kinds
                     places.setdefault(package, []).append(place)
@@ -156,14 +138,14 @@ def choose(tree: Path, packages: list[str], count: int, seed: int) -> list[Fault
     return chosen[:count]
 
 
-def planted(text: str, fault: Fault, tree: Path) -> tuple[str, dict[str, Any]]:
+def planted(text: str, fault: Fault) -> tuple[str, dict[str, Any]]:
     """Return a file's text with a fault in it, and what was changed."""
     module = ast.parse(text)
     function = dict(functions(module))[fault.function]
-    _, node, change = list(changes(function, optional_parameters(tree)))[fault.number]
+    _, node, change = list(changes(function))[fault.number]
     old = ast.unparse(node)
     change()
-    new = "False" if fault.kind == "option" and node.__class__ is not ast.Call else ""
+    new = "False" if fault.kind == "option" else ""
     return ast.unparse(module), {
         "line": getattr(node, "lineno", 0),
         "old": old,
@@ -209,7 +191,7 @@ def judge(copy: Path, fault: Fault, budget: float) -> dict[str, Any]:
     """Plant a fault in the copy, run the tests of its module, and take it out."""
     path, files = copy / fault.path, tests_of(copy, fault.path)
     source, began = path.read_text(), time.monotonic()
-    text, found = planted(source, fault, copy)
+    text, found = planted(source, fault)
     path.write_text(text)
     try:
         status, output = run_tests(copy, files, budget)

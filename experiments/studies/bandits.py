@@ -52,34 +52,6 @@ FIGURES: dict[str, Curves] = {
         for rate in (0.1, 0.4)
     },
 }
-# Figure 2.6: method -> static fields, fixed numbers, and the exponents of 2 of the one
-# that moves.
-STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
-    "epsilon-greedy: epsilon": (AVERAGE, "epsilon", range(-7, -1)),
-    "gradient: step size": ({"method": "gradient"}, "learning_rate", range(-5, 3)),
-    "upper confidence bound: c": (UCB_FIELDS, "exploration", range(-4, 3)),
-    "optimistic greedy: first estimate": (
-        {"epsilon": 0.0},
-        "initial_value",
-        range(-2, 3),
-    ),
-}
-
-# A method has the same colour in all figures.
-EPSILON, BASELINE, UCB, OPTIMISTIC, *OTHERS = style.COLOURS
-METHOD_COLOURS = dict(zip(STUDIES, (EPSILON, BASELINE, UCB, OPTIMISTIC), strict=True))
-CURVE_COLOURS = {
-    "epsilon 0 (greedy)": OTHERS[3],
-    "epsilon 0.01": OTHERS[1],
-    "epsilon 0.1": EPSILON,
-    "optimistic: first estimate 5, greedy": OPTIMISTIC,
-    "realistic: first estimate 0, epsilon 0.1": OTHERS[0],
-    "upper confidence bound, c = 2": UCB,
-    "step size 0.1, with baseline": BASELINE,
-    "step size 0.4, with baseline": OTHERS[0],
-    "step size 0.1, without baseline": OTHERS[2],
-    "step size 0.4, without baseline": OTHERS[3],
-}
 
 
 def call(
@@ -131,25 +103,6 @@ def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
     return found
 
 
-def parameter_study(runs: int, pulls: int) -> dict[str, Any]:
-    """Average the reward of all pulls, for each method and each of its numbers."""
-    found = {}
-    for name, (fields, number, exponents) in STUDIES.items():
-        values = [2.0**k for k in exponents]
-        whole = {**fields, "num_steps": 100}
-        static = {k: v for k, v in whole.items() if k != "epsilon"}
-        numbers = {number: values}
-        if "epsilon" in fields:
-            numbers["epsilon"] = [fields["epsilon"]] * len(values)
-        metrics, seconds = call(static, numbers, runs, pulls)
-        found[name] = {
-            "values": values,
-            "reward": metrics["reward"].mean((1, 2)).tolist(),
-            "seconds": seconds,
-        }
-    return found
-
-
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     runs, pulls = (50, 100) if budget.quick else (RUNS, PULLS)
@@ -160,23 +113,16 @@ def measure(budget: Budget) -> Findings:
         name: budget.part(name, curves, figure, runs, pulls, **size)
         for name, figure in FIGURES.items()
     }
-    swept = budget.part("parameters", parameter_study, runs, pulls, **size)
     few = FIGURES["epsilon"]
     jym = budget.part("jym", curves, few, jym_runs, jym_pulls, **jym_size)
-    figures = [
-        budget.save(
-            curve_figure(curves), name, WORDS.fill(f"picture {name}", runs=runs)
-        )
-        for name, curves in found.items()
-    ]
-    caption = WORDS.fill("picture parameters", **size)
-    figures.append(budget.save(study_figure(swept, pulls), "parameters", caption))
+    caption = WORDS.fill("picture ucb", runs=runs)
+    figure = budget.save(curve_figure(found["ucb"]), "ucb", caption)
     flat = {name: curve for one in found.values() for name, curve in one.items()}
     rows = [WORDS.row(name, here=last_words(curve)) for name, curve in flat.items()]
     rows.append(jym_row(jym, jym_runs, jym_pulls))
     seconds = sum(curve["seconds"] for curve in flat.values())
     text = WORDS.fill("text", curves=len(flat), seconds=seconds, **size)
-    return Findings(rows, figures, [text])
+    return Findings(rows, [figure], [text])
 
 
 def last_words(curve: dict[str, Any]) -> str:
@@ -206,42 +152,15 @@ def curve_figure(found: dict[str, Any]) -> Any:
     """Draw rewards and the share of best arms over pulls."""
     figure = style.new_figure(height=4.4)
     left, right = figure.subplots(1, 2)
-    for name, curve in found.items():
+    for (name, curve), colour in zip(found.items(), style.COLOURS, strict=False):
         for axes, key, scale in ((left, "reward", 1.0), (right, "optimal", 100.0)):
             y = scale * np.asarray(curve[key])
             x = np.arange(1, len(y) + 1)
-            axes.plot(x, y, color=CURVE_COLOURS[name], linewidth=1.0, label=name)
+            axes.plot(x, y, color=colour, linewidth=1.0, label=name)
     style.finish(left, "Average reward", "pull", "reward")
     style.finish(right, "Best arm taken", "pull", "% of runs")
     right.set_ylim(0, 100)
     legend_below(figure, left)
-    return figure
-
-
-def study_figure(swept: dict[str, Any], pulls: int) -> Any:
-    """Draw the average reward against the parameter of each method."""
-    figure = style.new_figure(width=7.5, height=4.6)
-    axes = figure.subplots()
-    for i, (name, line) in enumerate(swept.items()):
-        axes.plot(
-            line["values"],
-            line["reward"],
-            color=METHOD_COLOURS[name],
-            marker=style.MARKERS[i],
-            markersize=4,
-            label=name,
-        )
-    ticks = range(-7, 3)
-    axes.set_xscale("log", base=2)
-    labels = [f"1/{2**-k}" if k < 0 else f"{2**k}" for k in ticks]
-    axes.set_xticks([2.0**k for k in ticks], labels)
-    style.finish(
-        axes,
-        f"Reward averaged over the first {pulls:,} pulls",
-        "parameter of the method (logarithmic)",
-        "average reward",
-    )
-    legend_below(figure, axes)
     return figure
 
 

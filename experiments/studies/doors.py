@@ -12,7 +12,7 @@ from doors_agents import loop
 from doors_agents.config import make_config
 from doors_speed import KINDS, SIZE, TIMED
 from measure import compiled, timed, torch_threads
-from study import Budget, Findings, Picture, Row, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 from frame import RESULTS, read
@@ -104,22 +104,17 @@ def measure(budget: Budget) -> Findings:
         "jax", jax_agents, config, seeds, config=same, seeds=seeds
     )
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
-    caption = WORDS.fill("picture dqn", seeds=seeds)
-    figures = [budget.save(curves_figure(named), "dqn", caption)]
+    cpu = budget.used[-1]["hardware"]
+    caption = WORDS.fill("picture dqn", seeds=seeds, cpu=cpu)
+    figure = budget.save(curves_figure(named), "dqn", caption)
     tuned = read(RESULTS / "tune-doors-dqn.json")
-    # Those of a quick run lie elsewhere, and have no page above them; docs/tuning.md
-    # shows them too.
-    if tuned and not budget.quick:
-        for name in ("history", "importance", "contour"):
-            caption = WORDS[f"picture {name}"]
-            figures.append(Picture(f"../tuning-dqn-{name}.png", caption))
     rows = [*speed_rows(seconds, size), *agent_rows(agents)]
     rows += [tuning_row(tuned)] if tuned else []
     *texts, last = (WORDS[f"text {number}"] for number in range(1, 6))
     step, scan = loads["jax-step"], loads["jax-scan"]
     if max(step, scan) >= BUSY:
         texts.append(WORDS["busy"].format(step=step, scan=scan))
-    return Findings(rows, figures, [*texts, last])
+    return Findings(rows, [figure], [*texts, last])
 
 
 def speed_rows(seconds: dict[str, float], most: int) -> list[Row]:

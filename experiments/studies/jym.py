@@ -1,4 +1,4 @@
-"""DQN on CartPole-v1 in 20,000 steps: the time, the episodes, the kinds of replay.
+"""DQN on CartPole-v1 in 20,000 steps: the time, and the episodes.
 
 python experiments/studies/jym.py [--quick]
 """
@@ -10,26 +10,20 @@ from typing import Any
 import jax
 import numpy as np
 from measure import compiled, times
-from study import Budget, Findings, Row, interval_text, main, study_of
+from study import Budget, Findings, Row, main, study_of
 
 # isort: split
-from frame import mean_interval
 from pictures import smooth, style
 
 import purerl
 from purerl import presets, serialise
 
 STUDY, WORDS = study_of("jym", "jym")
-STEPS, SEEDS, SOLVED = 20_000, 20, 200
+STEPS, SOLVED = 20_000, 200
 MANY = 30  # Agents of the row on many.
 TURNS = 5
 # No episode of CartPole is shorter than seven steps: at most one ends in so many.
 ROUNDS = 4
-# Presets of the comparison of replay, and their names in its picture.
-PRESETS = {
-    "dqn-jym": "The article's settings (dqn-jym)",
-    "dqn-cartpole-20k": "Tuned settings (dqn-cartpole-20k)",
-}
 
 
 def jym(steps: int, **changes: Any) -> Any:
@@ -76,33 +70,9 @@ def course(steps: int) -> dict[str, Any]:
     return {**kept, "lengths": lengths.tolist()}
 
 
-def replay(preset: str, steps: int, seeds: int) -> dict[str, Any]:
-    """Train with both kinds of replay, on the same seeds.
-
-    Returns:
-        By kind: final evaluations `[seeds]`, and returns in training `[seeds, U]`.
-    """
-    found = {}
-    for kind in ("uniform", "prioritised"):
-        config = presets.load(preset).replace(
-            total_timesteps=steps,
-            prioritised=kind == "prioritised",
-            num_evaluations=1,
-            rounds_per_update=40,
-        )
-        train = jax.jit(jax.vmap(purerl.make_train(config)))
-        result = train(jax.random.split(jax.random.key(7), seeds))
-        final = np.asarray(result.evaluation["episode_return"])[:, -1].mean(-1)
-        returns = np.asarray(result.metrics["episode_return"], float)
-        env_steps = np.asarray(result.metrics["env_steps"])[0]
-        found[kind] = {"final": final.tolist(), "returns": returns.tolist()}
-        found[kind]["env_steps"] = env_steps.tolist()
-    return found
-
-
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    steps, seeds = (2_000, 2) if budget.quick else (STEPS, SEEDS)
+    steps = 2_000 if budget.quick else STEPS
     config = serialise.to_dict(jym(steps))
     one = budget.part("one", time_of, steps, 1, config=config)
     many = {
@@ -112,11 +82,6 @@ def measure(budget: Budget) -> Findings:
         for mapped in ("pmap", "vmap")
     }
     run = budget.part("course", course, steps, config=config)
-    kinds = {}
-    for name in PRESETS:
-        settings = {"config": serialise.to_dict(presets.load(name)), "steps": steps}
-        given = (replay, name, steps, seeds)
-        kinds[name] = budget.part(name, *given, **settings, seeds=seeds)
     caption = WORDS.fill("picture course", solved=SOLVED)
     figures = [budget.save(course_figure(run, steps), "course", caption)]
     first = next((i for i, n in enumerate(run["lengths"]) if n > 100), None)
@@ -128,7 +93,6 @@ def measure(budget: Budget) -> Findings:
         *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
         WORDS.row("episodes", reached=reached, longest=longest),
     ]
-    rows += [replay_row(name, found) for name, found in kinds.items()]
     return Findings(rows, figures, [WORDS["priorities"], WORDS["machine"]])
 
 
@@ -148,19 +112,6 @@ def many_row(
         "share": found["train"] / (MANY * one["train"]),
     }
     return WORDS.row(mapped, **numbers)
-
-
-def replay_row(name: str, found: dict[str, Any]) -> Row:
-    """Return the row on both kinds of replay with a preset."""
-    ends = {kind: np.array(x["final"]) for kind, x in found.items()}
-    ends["gap"] = ends["prioritised"] - ends["uniform"]
-    interval, seeds = mean_interval(ends["gap"]), len(ends["gap"])
-    verdict = WORDS["not apart"]
-    if not interval.low <= 0 <= interval.high:
-        word = "worse" if interval.high < 0 else "better"
-        verdict = WORDS.fill("apart", word=word)
-    numbers = {kind: interval_text(values) for kind, values in ends.items()}
-    return WORDS.row("kinds", name=name, seeds=seeds, verdict=verdict, **numbers)
 
 
 def course_figure(run: dict[str, Any], steps: int) -> Any:

@@ -41,7 +41,8 @@ def main() -> int:
         code = subprocess.run(command, check=False).returncode
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
         failed += [name] * (code != 0)
-    print(page.write(asked.quick))
+    if not asked.quick:
+        print(page.write())
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)

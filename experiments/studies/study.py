@@ -8,8 +8,8 @@ A study is a script in this folder with a `STUDY`, and a function from a `Budget
 
 The findings go to experiments/results/studies/NAME.json and their figures to
 docs/images/studies; those of a quick run stay in its folder, runs/studies-quick/NAME.
-`page.py` renders docs/results/studies.md and one HTML page from these files, and
-`studies.py` runs all of them.
+`page.py` renders docs/results/studies.md from these files, and `studies.py` runs all
+of them.
 
 A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
 part that is done is not done again until its settings change or its file is deleted.

@@ -12,8 +12,7 @@ from measure import compiled, timed
 from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
-from frame import mean_interval
-from pictures import band, legend_below, smooth, style
+from pictures import band, smooth, style
 
 import purerl
 
@@ -26,8 +25,6 @@ METHODS = {
 }
 TASKS = {"GridWorld-v0": (8, 12), "CliffWalking-v0": (4, 11)}
 AGENTS, STEPS = 30, 100_000
-# The time of many agents is linear in their steps, so they are timed on a part of them.
-WIDE, WIDE_STEPS = 1_000, 2_000
 RATES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 RUNS, BOOK_STEPS, EPISODES = 50, 25_000, 500
 BOOK = {
@@ -40,7 +37,6 @@ BOOK = {
 }
 CLAIMS = {  # iterations per second of jym's notebooks: one agent, 30 agents
     ("GridWorld-v0", "q_learning"): ("1,470,000", "43,400"),
-    ("GridWorld-v0", "sarsa"): ("-", "-"),  # For the sentence on wide calls.
     ("GridWorld-v0", "expected_sarsa"): ("890,000", "29,600"),
     ("GridWorld-v0", "double_q"): ("1,070,000", "-"),
     ("CliffWalking-v0", "q_learning"): ("10,700", "291"),
@@ -107,27 +103,12 @@ def measure(budget: Budget) -> Findings:
         for method in methods
     }
     speeds = measure_speeds(budget, grids, agents, steps)
-    named = {METHODS[method]: found for method, found in book.items()}
-    fewest = min(found["fewest"] for found in book.values())
-    curves = {name: found["curves"] for name, found in named.items()}
-    figures = []
-    for name, picture, numbers in (
-        ("episodes", curve_figure(curves), book_size),
-        ("step-sizes", rate_figure(named, RATES), {"fewest": fewest, **book_size}),
-    ):
-        caption = WORDS.fill(f"picture {name}", **numbers)
-        figures.append(budget.save(picture, name, caption))
+    curves = {METHODS[method]: found["curves"] for method, found in book.items()}
+    caption = WORDS.fill("picture episodes", **book_size)
+    figure = budget.save(curve_figure(curves), "episodes", caption)
     text = [WORDS["bootstrap"]]
-    wide = [
-        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
-        for (_, method), found in speeds.items()
-        if WIDE in found
-    ]
-    if wide:
-        numbers = {"agents": WIDE, "steps": WIDE_STEPS, "some": AGENTS}
-        text.append(WORDS.fill("wide", rates=", ".join(wide), **numbers))
     rows = [*speed_rows(speeds), *book_rows(book)]
-    return Findings(rows, figures, text)
+    return Findings(rows, [figure], text)
 
 
 def measure_speeds(
@@ -139,11 +120,6 @@ def measure_speeds(
         name, found = "-".join(case), {agents: steps / grids[case]["seconds"]}
         one = budget.part(f"{name}-one", train_grid, *case, 1, steps, steps=steps)
         found[1] = steps / one["seconds"]
-        if case[0] == "GridWorld-v0" and not budget.quick:
-            sizes = (WIDE, WIDE_STEPS)
-            part = (f"{name}-wide", train_grid, *case, *sizes)
-            wide = budget.part(*part, steps=WIDE_STEPS)
-            found[WIDE] = WIDE_STEPS / wide["seconds"]
         speeds[case] = found
     return speeds
 
@@ -197,27 +173,6 @@ def curve_figure(found: dict[str, Any]) -> Any:
     axes.set_ylim(-100, -10)
     axes.legend(frameon=False, loc="lower right")
     style.finish(axes, "", "episode", "return of the episode")
-    return figure
-
-
-def rate_figure(found: dict[str, dict[str, Any]], rates: tuple[float, ...]) -> Any:
-    """Draw returns against the step size, of the first and of the last episodes."""
-    figure = style.new_figure(width=7.5, height=4.8)
-    axes = figure.subplots()
-    kinds = (("interim", "-", "first 100"), ("asymptotic", "--", "last 100"))
-    for i, (name, one) in enumerate(found.items()):
-        look: dict[str, Any] = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
-        look |= {"markersize": 4, "linewidth": 1.2}
-        for key, line, words in kinds:
-            runs = np.asarray(one[key], float).T
-            ends, mean = mean_interval(runs), runs.mean(0)
-            bars = [mean - ends.low, ends.high - mean]
-            label = f"{name}, {words}"
-            axes.errorbar(rates, mean, bars, linestyle=line, label=label, **look)
-    axes.set_ylim(-150, -10)
-    axes.set_xticks(rates)
-    style.finish(axes, "", "step size", "return of an episode")
-    legend_below(figure, axes)
     return figure
 
 

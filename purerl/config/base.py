@@ -1,6 +1,8 @@
 """The fields that every algorithm's config has."""
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from typing import Any, Self
 
 from flax.core import FrozenDict
@@ -25,7 +27,6 @@ from purerl.config.fields import (
     static,
     static_fields,
 )
-from purerl.config.terms import named_terms
 from purerl.types import Array
 
 ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
@@ -220,3 +221,33 @@ def number_of(config: TrainConfig, name: str) -> int:
             "config with the number that it stands for."
         )
     return value
+
+
+def named_terms(value: Any) -> Any:
+    """Return several terms by name, one term as it is.
+
+    Raises:
+        ConfigError: two terms have one name, or a name is no word.
+    """
+    if isinstance(value, list | tuple):
+        names = [term_name(term) for term in value]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ConfigError(
+                f"extra_loss has two terms {twice[0]!r}, and each is reported by its "
+                f"name; name them: {{'first_{twice[0]}': ..., "
+                f"'second_{twice[0]}': ...}}."
+            )
+        value = dict(zip(names, value, strict=True))
+    if not isinstance(value, Mapping):
+        return value
+    odd = [n for n in value if not (isinstance(n, str) and n.isidentifier())]
+    if odd:
+        raise ConfigError(f"the names of extra_loss must be words, got {odd[0]!r}.")
+    return FrozenDict(value) if value else None
+
+
+def term_name(term: Any) -> str:
+    """Return the name of a term that was given none: its class, in small letters."""
+    words = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+    return re.sub(words, "_", type(term).__name__).lower()

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError, shown
-from purerl.config.terms import name_of
+from purerl.config.base import term_name
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
 from purerl.registry import tried
@@ -64,7 +64,7 @@ def terms_of(config: Any) -> Terms:
         return {}
     if isinstance(value, Mapping):
         return {name: value[name] for name in sorted(value)}
-    return {name_of(value): value}
+    return {term_name(value): value}
 
 
 def heads_of(terms: Mapping[str, Any]) -> tuple[str, ...]:

@@ -43,14 +43,6 @@ def test_draws_have_the_quantiles_of_the_distribution(distribution, scale):
     assert np.abs(shares - expected).max() < 1.95 / np.sqrt(DRAWS)
 
 
-def test_a_choice_takes_each_value_equally_often():
-    values, counts = np.unique(draws(Choice((0.1, 0.2, 0.2, 0.4))), return_counts=True)
-    np.testing.assert_allclose(values, [0.1, 0.2, 0.4])
-    shares = np.array([0.25, 0.5, 0.25])
-    error = 4 * np.sqrt(shares * (1 - shares) / DRAWS)
-    assert (np.abs(counts / DRAWS - shares) < error).all()
-
-
 RANGES = {"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0)), "tau": 0.03}
 # Rows of a table, which are drawn together.
 MASSES, LENGTHS = (0.5, 1.0, 2.0, 2.0), (0.3, 0.7, 0.4, 0.5)

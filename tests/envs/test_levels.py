@@ -68,20 +68,6 @@ def test_a_given_level_is_played_as_the_environment_with_these_numbers():
             np.testing.assert_array_equal(x, y)
 
 
-def test_levels_of_a_grid_of_objects_keep_its_time_limit():
-    env = RandomLevels(envs.ObjectGrid())
-    params = env.default_params.replace(max_steps_in_episode=13)
-    key = jax.random.key(0)
-    level, task = env.draw_level(key, params), env.env.draw_params(key)
-    assert level.max_steps_in_episode == 13
-    drawn = env.drawn(params)
-    assert not drawn.max_steps_in_episode
-    assert all(getattr(drawn, f.name) for f in dataclasses.fields(task)[1:])
-    for name in (f.name for f in dataclasses.fields(task)):
-        if name != "max_steps_in_episode":
-            np.testing.assert_array_equal(getattr(level, name), getattr(task, name))
-
-
 @dataclasses.dataclass(unsafe_hash=True)
 class Limits(envs.CartPole):
     """CartPole whose levels are time limits of 4 and 8; the default is 7."""

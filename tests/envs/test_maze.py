@@ -153,25 +153,6 @@ def test_distances_are_those_of_a_queue(levels):
     assert 0 < (shortest == UNREACHABLE).sum() < LEVELS / 2
 
 
-@pytest.mark.parametrize(
-    ("walls", "direction", "goal", "expected"),
-    [
-        (["...", "...", "..."], 0, (0, 2), 2),  # straight ahead
-        (["...", "...", "..."], 3, (0, 2), 3),  # a turn first
-        (["...", "...", "..."], 2, (0, 2), 4),  # turn around
-        ([".#.", ".#.", "..."], 1, (0, 2), 8),  # 6 moves around the wall, 2 turns
-        ([".#.", "##.", "..."], 0, (2, 2), UNREACHABLE),
-        (["#..", "...", "..#"], 0, (2, 2), 5),  # start and goal are free
-    ],
-)
-def test_the_shortest_way_by_hand(walls, direction, goal, expected):
-    env, params = level(walls, direction=direction, goal=goal, max_steps_in_episode=8)
-    assert env.shortest_path(params) == expected
-    best = 1 - 0.9 * expected / 8 if expected <= 8 else 0.0
-    assert env.optimal_return(params) == pytest.approx(best)
-    assert env.optimal_return(params.replace(max_steps_in_episode=1)) == 0.0
-
-
 @pytest.mark.parametrize("size", [(3, 3), (4, 4), (4, 7), (5, 5), (8, 6)])
 @pytest.mark.slow(optimised=False)
 def test_the_four_rooms_are_connected(size):
