@@ -21,7 +21,7 @@ DAMAGE = (
     ValueError,
     KeyError,
     EOFError,
-    NotImplementedError,  # A changed byte may say a version that zipfile does not read.
+    RuntimeError,  # A changed byte may say that it is encrypted, or of a new version.
     zipfile.BadZipFile,
     zlib.error,
 )

@@ -25,8 +25,8 @@ from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # The entry of an evaluation that holds what `observe` returned.
 OBSERVED = "observed"
-# What a row of a folder holds beside metrics.
-_ROW = ("update", "seed", "kind", "crc")
+# What rows of a folder, and the arrays of results, hold beside metrics.
+_TAKEN = ("update", "seed", "kind", "crc", "point", "segment", "episode", "diverged_at")
 _FAULTS = (
     *(TypeError, ValueError, AttributeError, LookupError),
     jax.errors.JAXTypeError,
@@ -37,6 +37,11 @@ def name_of(metric: Any) -> str:
     """Return the name of a function: what its number is reported under."""
     path = metric if isinstance(metric, str) else metric.__name__
     return path.replace(":", ".").rpartition(".")[2]
+
+
+def is_taken(name: str) -> bool:
+    """Return whether rows or results have something else of that name."""
+    return name in _TAKEN or name.startswith("evaluation")
 
 
 def reports(name: str, metrics: Sequence[Any]) -> bool:
@@ -66,10 +71,10 @@ def with_metrics(
     def measured(made: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
         state, own = made[0], dict(made[1])
         batch, found = own.pop(BATCH, None), {}
-        known = {*own, *taken, *_ROW}
+        known = {*own, *taken}
         for metric in metrics:
             name = name_of(metric)
-            if name in known:
+            if name in known or is_taken(name):
                 raise ConfigError(
                     f"metrics: {name!r} is reported already; give your function another"
                     " name."

@@ -43,6 +43,7 @@ from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import config_dataclass, dynamic, static
 from purerl.config.fields import NON_NEGATIVE, POSITIVE, Check
 from purerl.envs.base import Environment
+from purerl.keys import env_draw
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
@@ -100,7 +101,10 @@ def make_hooks(agent: Agent) -> Hooks:
         low, high = agent.config.exploration_noise, agent.config.exploration_noise_max
         if high is None:
             return perturb(action, noise, low)
-        return perturb(action, noise, jnp.linspace(low, high, len(action))[:, None])
+        # An environment's noise does not depend on the devices that they are spread on.
+        each = lambda key, shape: jnp.linspace(low, high, *shape)  # noqa: E731
+        std = env_draw(each, noise, (len(action),), axis)
+        return perturb(action, noise, std[:, None])
 
     return actor_critic.make_hooks(
         agent,

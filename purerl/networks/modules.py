@@ -235,8 +235,8 @@ def tried(name: str, module: nn.Module, words: str, *inputs: PyTree) -> Any:
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
         raise ConfigError(
-            f"{name} must map {words} with parameters alone, but it failed: "
-            f"{type(error).__name__}: {first}"
+            f"{name} must map {words} with parameters alone, no random numbers and no "
+            f"statistics of batches, but it failed: {type(error).__name__}: {first}"
         ) from error
 
 

@@ -99,6 +99,7 @@ def group_points(
     members: dict[str, list[tuple[int, Overrides]]] = {}
     known: dict[Any, dict[str, dataclasses.Field]] = {}
     alike: dict[Any, tuple[Group, Overrides]] = {}
+    valid: set[tuple[Any, str, float]] = set()
     for number, point in enumerate(points):
         try:
             # Among points that differ in numbers alone, only one is checked as a
@@ -116,8 +117,11 @@ def group_points(
                 group, values = alike[shape]
                 values = dict(values)
                 for name, field in numeric.items():
-                    validate_field(field, point[name])
-                    values[name] = np.float32(point[name])
+                    value = point[name]
+                    if (algorithm, name, value) not in valid:
+                        validate_field(field, value)
+                        valid.add((algorithm, name, value))
+                    values[name] = np.float32(value)
                 if checks_together(group.bound.asked):
                     group.bound.at(split(group.bound.asked, point)[1])
             else:

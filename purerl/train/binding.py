@@ -25,7 +25,7 @@ from purerl.config import (
     is_part,
     validate_fields,
 )
-from purerl.hooks import with_metrics
+from purerl.hooks import is_taken, with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed
 from purerl.losses.check import check_terms
@@ -196,7 +196,7 @@ def _check_terms_are_read(bound: Bound) -> None:
     plain = reported(bound.config.replace(extra_loss=None))
     metrics = reported(bound.config)
     for name in terms_of(bound.config):
-        if name in plain:
+        if name in plain or is_taken(name):
             raise ConfigError(
                 f"extra_loss: {name} is reported already; give the term another name, "
                 f"such as extra_loss={{'my_{name}': ...}}."

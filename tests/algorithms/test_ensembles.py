@@ -446,6 +446,23 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
     assert (noise[0] != noise[1]).all() and len(np.unique(subset[0], axis=0)) > 1
 
 
+def test_the_noise_of_an_environment_is_that_of_its_number_on_any_device():
+    config = TD3.replace(num_envs=4, exploration_noise_max=0.4)
+    agent = td3.build(config, resolve_env(config))
+    state = td3.init(agent, jax.random.key(0))
+
+    def act(noise, axis=None):
+        stepper = agent.stepper._replace(axis_name=axis)
+        hooks = td3.make_hooks(agent._replace(stepper=stepper))
+        return hooks.explore(state, jnp.zeros((len(noise), 1)), (), noise, 0)[0]
+
+    noise, policy = jnp.full((4, 1), 0.5), act(jnp.zeros((4, 1)))
+    spread = jax.vmap(partial(act, axis="devices"), axis_name="devices")
+    for found in (act(noise), spread(noise.reshape(2, 2, 1)).reshape(4, 1)):
+        added = (found - policy)[:, 0]
+        np.testing.assert_allclose(added, [0.05, 0.1, 0.15, 0.2], rtol=1e-5)
+
+
 @pytest.mark.parametrize("subset", [0, 2])
 def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
     for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):

@@ -162,6 +162,8 @@ class NoCoefficient:
         ((Near(), Near(0.2)), "two terms 'near'"),
         ({"not a word": Near()}, "names of extra_loss must be words"),
         ({"entropy": Near()}, "entropy is reported already; give the term another"),
+        ({"update": Near()}, "update is reported already"),  # A row's number.
+        ({"segment": Near()}, "segment is reported already"),  # A sweep's axis.
         ({"actor": Reward()}, "actor is the name of a network"),
     ],
 )

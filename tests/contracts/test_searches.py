@@ -29,15 +29,13 @@ QUIET = {"progress": False}
 
 
 def _pbt(**options):
-    return purerl.pbt(
-        CONFIG, AXES, population=4, ready_updates=4, lanes=2, **QUIET, **options
-    )
+    size = {"population": 4, "ready_updates": 4, "lanes": 2}
+    return purerl.pbt(CONFIG, AXES, **size, **QUIET, **options)
 
 
 def _halving(**options):
-    return purerl.halving(
-        CONFIG, AXES, num_points=4, eta=2, min_updates=3, lanes=2, **QUIET, **options
-    )
+    size = {"num_points": 4, "eta": 2, "min_updates": 3, "lanes": 2}
+    return purerl.halving(CONFIG, AXES, **size, **QUIET, **options)
 
 
 SCHEDULE = purerl.ConfigSchedule(
@@ -154,12 +152,10 @@ def test_ctrl_c_saves_and_the_same_call_goes_on(
             assert len(search(out=tmp_path).steps) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "stopped; what was done is in" in said and "goes on" in said
-    steps = []
+    steps, save = [], store.save_step
+    keep = lambda *args: steps.append(args[1]) or save(*args)  # noqa: E731
     with monkeypatch.context() as patch:
-        save = store.save_step
-        patch.setattr(
-            store, "save_step", lambda *args: steps.append(args[1]) or save(*args)
-        )
+        patch.setattr(store, "save_step", keep)
         assert_same_bits(outcome(search(out=tmp_path)), whole(search))
         assert steps[0] == 2  # nothing is trained twice
         steps.clear()
@@ -242,23 +238,15 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
 
 
-def _search(requests, state=None, **changes):
+def _search(requests):
     """A search that makes these requests, one after the other."""
-    bound = bind(CONFIG)
-    found = purerl.Search(
-        kind="mine",
-        bound=bound,
-        spec={"config": {}, "options": {}, "seeds": [0]},
-        steps=(1,) * len(requests),
-        lanes=2,
-        segment_updates=4,
-        init=lambda: state or {"told": 0},
-        ask=lambda state: (
-            requests[state["told"]] if state["told"] < len(requests) else None
-        ),
-        tell=lambda state, *_: {**state, "told": state["told"] + 1},
-    )
-    return found._replace(**changes)
+    spec = {"config": {}, "options": {}, "seeds": [0]}
+    asks = {
+        "init": lambda: 0,
+        "ask": [*requests, None].__getitem__,
+        "tell": lambda told, *_: told + 1,
+    }
+    return purerl.Search("mine", bind(CONFIG), spec, (1,) * len(requests), 2, 4, **asks)
 
 
 def _members(count=4, numbers=4):
@@ -277,10 +265,7 @@ FOUR = np.arange(4)
         ([Request(_members(4, 3), 4)], "a value for each of 4 members, .*3,"),
         ([Request(_members(), 3)], "a multiple of segment_updates = 4, or 12"),
         ([FIRST, Request(_members(), 4, FOUR)], "above 4, what its members have seen"),
-        (
-            [FIRST, Request(_members(), 8, FOUR // 2)],
-            "ascending, none twice, or",
-        ),
+        ([FIRST, Request(_members(), 8, FOUR // 2)], "ascending, none twice, or"),
     ],
 )
 def test_a_request_that_cannot_be_is_one_sentence(requests, words, tmp_path):

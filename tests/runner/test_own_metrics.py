@@ -36,6 +36,11 @@ def entropy(state, batch, metrics):
     return 0.0
 
 
+def segment(state, batch, metrics):
+    """Has the name of an axis of sweeps."""
+    return metrics["entropy"]
+
+
 def wide(state, batch, metrics):
     return batch.reward
 
@@ -187,6 +192,7 @@ def test_studies_and_comparisons_keep_them(config, tmp_path):
         (("earned",), r"import paths, such as \(\"lab:mean_action\",\), got"),
         (earned, "metrics must be functions of your own"),
         ((entropy,), "'entropy' is reported already"),
+        ((segment,), "'segment' is reported already"),  # An axis of sweeps.
         ((earned, f"{HERE}:earned"), "'earned' is reported already"),
         ((wide,), r"wide must be one number, got shape"),
         ((words,), "words must be one number, got str"),

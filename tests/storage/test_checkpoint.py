@@ -52,6 +52,16 @@ def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
         checkpoint.restore(tmp_path, 2)
 
 
+def test_a_bit_that_says_encrypted_is_damage(tmp_path):
+    checkpoint.save(tmp_path, 1, TREE, keep=1)
+    path = tmp_path / "1.npz"
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"PK\1\2") + 8] |= 1  # The flags of the first file in it.
+    path.write_bytes(whole)
+    with pytest.raises(purerl.ConfigError, match=r"1\.npz is damaged .*encrypted"):
+        checkpoint.restore(tmp_path)
+
+
 def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(
     tmp_path, monkeypatch
 ):

@@ -1,6 +1,7 @@
 """At one lane width and segment length nothing else changes a member's bits."""
 
 import contextlib
+import itertools
 import os
 import signal
 import weakref
@@ -43,12 +44,11 @@ def test_one_worker_and_workers_on_two_devices(tiny, whole, monkeypatch, devices
 @pytest.mark.slow
 def test_the_order_of_values_and_the_neighbours(tiny, whole):
     turned = run_sweep(tiny, {"learning_rate": RATES[::-1]}, seeds=[4, 2])
-    for rate in RATES:
-        for seed in (2, 4):
-            one = turned.sel(learning_rate=rate, seed=seed)
-            two = whole.sel(learning_rate=rate, seed=seed)
-            for name in one:
-                np.testing.assert_array_equal(one[name], two[name])
+    for rate, seed in itertools.product(RATES, (2, 4)):
+        one = turned.sel(learning_rate=rate, seed=seed)
+        two = whole.sel(learning_rate=rate, seed=seed)
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
 
 
 @pytest.mark.slow
@@ -114,8 +114,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     together = run_sweep(tiny, GROUPS, seeds=2)
     # As in a process that can hold one program more, and then none.
     monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
-    programs, most = weakref.WeakSet(), []
-    compile_ = Program.__init__
+    programs, most, compile_ = weakref.WeakSet(), [], Program.__init__
 
     def compile_and_count(self, *args):
         compile_(self, *args)

@@ -40,13 +40,10 @@ def run_two(*folders):
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     code, cache = textwrap.dedent(CHILD), jax.config.jax_compilation_cache_dir
+    command = [sys.executable, "-c", code, cache, port]
+    pipes = {"cwd": os.getcwd(), "stdout": subprocess.PIPE, "text": True}
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, cache, port, str(process), *folders[process]],
-            cwd=os.getcwd(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([*command, str(process), *folders[process]], **pipes)
         for process in (0, 1)
     ]
     printed = [child.communicate(timeout=300)[0] for child in children]
