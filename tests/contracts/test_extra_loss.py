@@ -158,6 +158,8 @@ class NoCoefficient:
         (0.1, "must be an instance of a flax.struct.dataclass"),
         (NoCoefficient(), "must have a field coef.*add coef: float"),
         (Near(float("nan")), "extra_loss.coef must be finite"),
+        (Near("much"), "must have a field coef, one number"),
+        (Near(jnp.ones(3)), "must have a field coef, one number"),
         ({"a": Near(), "b": 1.0}, "extra_loss.b must be"),
         ((Near(), Near(0.2)), "two terms 'near'"),
         ({"not a word": Near()}, "names of extra_loss must be words"),
