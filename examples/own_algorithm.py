@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import purerl
 from purerl.algorithms import Entry, checks, on_policy, policy_gradient, register
-from purerl.config import POSITIVE_OR_NONE, config_dataclass, dynamic
+from purerl.config import config_dataclass
 from purerl.learning.averages import standardise
 from purerl.learning.returns import rewards_to_go
 
@@ -23,7 +23,6 @@ class ReinforceConfig(policy_gradient.PolicyGradientConfig):
     num_envs: int = 16
     num_steps: int = 256
     learning_rate: float = 1e-2
-    max_grad_norm: float | None = dynamic(None, "Largest norm.", POSITIVE_OR_NONE)
 
 
 def make(config, env, axis_name=None):

@@ -55,8 +55,9 @@ def check_networks(
 def check_torso(config: Any, env: Environment, field: str) -> None:
     """Refuse the torso of a network that does not fit what the network sees."""
     shape = obs_shape(env.observation_space(env.default_params))
+    sizes = getattr(config, "critic_hidden_sizes", None) if field == "critic" else None
     try:
-        network_config.torso_of(config, shape, field)
+        network_config.torso_of(config, shape, field, sizes or None)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
     if isinstance(network_config.chosen_torso(config, field), nn.Module):

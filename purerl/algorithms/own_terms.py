@@ -149,7 +149,8 @@ class OwnTerms(NamedTuple):
 def of_heads(config: Any, rate: Array | float) -> optimiser.Make:
     """Return what makes Adam for the terms' networks, clipped apart."""
     frozen = optimiser.frozen_in(config.frozen)
-    return partial(optimiser.make, Adam(), rate, config.max_grad_norm, frozen=frozen)
+    max_norm = getattr(config, "max_grad_norm", None)
+    return partial(optimiser.make, Adam(), rate, max_norm, frozen=frozen)
 
 
 def of_config(config: Any) -> OwnTerms | None:

@@ -77,7 +77,8 @@ def of_config(
 ) -> optax.GradientTransformation:
     """Return the optimiser of all networks of a config, on one flat vector.
 
-    It clips the gradient of all of them at once, and leaves what is frozen as it is.
+    It clips the gradient of all of them at once where the config has `max_grad_norm`,
+    and leaves what is frozen as it is.
     `critic_learning_rate` of the config, if any, is that of the networks `CRITICS`.
 
     Args:
@@ -86,7 +87,7 @@ def of_config(
         anneal: Function from a step size of the config to that of the update.
     """
     layers = layers_of(params)
-    rate, max_norm = config.learning_rate, config.max_grad_norm
+    rate, max_norm = config.learning_rate, getattr(config, "max_grad_norm", None)
     frozen = frozen_in(config.frozen)
     critic_rate = getattr(config, "critic_learning_rate", None)
     if critic_rate is None:

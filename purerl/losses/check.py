@@ -70,10 +70,11 @@ def check_terms(config: Any) -> None:
         check_part(where, term, "Penalty(coef=0.1)", "coef and __call__")
         coef: Any = getattr(term, "coef", None)
         leaves = [jax.tree_util.keystr(p) for p, _ in jax.tree.leaves_with_path(term)]
-        if ".coef" not in leaves or isinstance(coef, bool):
+        is_number = not isinstance(coef, bool | str) and np.shape(coef) == ()
+        if ".coef" not in leaves or not is_number:
             raise ConfigError(
-                f"{where} must have a field coef, its weight in the loss, got "
+                f"{where} must have a field coef, one number, its weight, got "
                 f"{shown(term)}; add coef: float = 0.1 to {type(term).__name__}."
             )
-        if not isinstance(coef, Tracer) and not np.isfinite(coef).all():
+        if not isinstance(coef, Tracer) and not np.isfinite(coef):
             raise ConfigError(f"{where}.coef must be finite, got {coef}.")

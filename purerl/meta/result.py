@@ -161,7 +161,8 @@ class EvolutionResult(Shown):
         return self._parts(config, "optimiser")
 
     def _parts(self, config: TrainConfig, *kinds: str) -> dict[str, Any]:
-        fields = sorted({name.split(".")[0] for name in self.solution})
+        # Terms beside a loss are neither drawn nor files of their own.
+        fields = sorted({n.split(".")[0] for n in self.solution} - {"extra_loss"})
         return {n: getattr(config, n) for n in fields if part_kind(n) in kinds}
 
     def snapshots(self) -> dict[int, TrainConfig]:

@@ -147,6 +147,7 @@ REFUSED = [
     (TD3, {**ATOMS, "num_quantiles": 5}, "num_atoms must be 0 .* num_quantiles=5"),
     (SAC, {**ATOMS, "value_loss": HuberError()}, "must be 0 .* value_loss=HuberError"),
     (SAC, {"value_min": 1.0}, "value_min=1.0 has no effect with num_atoms=0"),
+    (SAC, {**SIMBA, "critic_hidden_sizes": (8, 4)}, r"all of one width.*\(8, 4\)"),
     (TD3, {"num_critics": 3, "optimiser": optimisers.Muon()}, r"not be Muon\(\) with"),
     (SAC, {"critic_subset": 1, "optimiser": LEARNED}, r"with num_critics 2 and critic"),
     (SAC, {"num_critics": 1, "optimiser": OPEN}, r"must not be OpenOptimiser\(\)"),

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import purerl
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.report.page import folder_page
 from tests.contracts.test_algorithms import KEY, SMALL, small
 from tests.helpers import StopAfter, assert_same_bits, slow_but
 from tests.terms import Near, Reward
@@ -158,6 +159,8 @@ class NoCoefficient:
         (0.1, "must be an instance of a flax.struct.dataclass"),
         (NoCoefficient(), "must have a field coef.*add coef: float"),
         (Near(float("nan")), "extra_loss.coef must be finite"),
+        (Near("much"), "must have a field coef, one number"),
+        (Near(jnp.ones(3)), "must have a field coef, one number"),
         ({"a": Near(), "b": 1.0}, "extra_loss.b must be"),
         ((Near(), Near(0.2)), "two terms 'near'"),
         ({"not a word": Near()}, "names of extra_loss must be words"),
@@ -221,4 +224,14 @@ def test_a_run_is_resumed_from_its_folder_and_exported_without_its_heads(tmp_pat
     out = purerl.export_policy(config, agent, tmp_path / "policy")
     weights = load_file(out / "weights.safetensors")
     networks = {name.partition(".")[0] for name in weights}
-    assert {"actor", "critic"} < networks and "reward" not in networks
+    assert networks == {"actor", "critic"}
+
+
+def test_coefficients_are_evolved_into_a_folder(tmp_path):
+    config = small("ppo", extra_loss=(Near(), Reward()), num_evaluations=0)
+    size = {"population": 2, "rollouts": 1, "generations": 1, "progress": False}
+    found = purerl.evolve(config, "extra_loss.near.coef", out=tmp_path, **size)
+    learned = serialise.from_yaml(tmp_path / "learned.yaml")
+    assert learned.extra_loss["near"].coef == found.solution["extra_loss.near.coef"]
+    assert learned.extra_loss["near"].coef != Near().coef
+    assert folder_page(tmp_path).exists()

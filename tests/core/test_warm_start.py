@@ -272,8 +272,6 @@ def test_the_update_of_a_traced_state_must_be_told(agents):
         begin(CONFIG, None, first_update=2)
     with pytest.raises(purerl.ConfigError, match="first_update is 2, and start has"):
         begin(CONFIG, state, first_update=2)
-    with pytest.raises(purerl.ConfigError, match=r"networks alone.* update 0"):
-        begin(CONFIG, purerl.networks_of(state), first_update=2)
 
 
 @pytest.mark.parametrize(
