@@ -259,6 +259,11 @@ class Environment(Generic[StateT, ParamsT]):
         It does not look at termination; whoever combines the two lets `terminated`
         win, as `step` does.
         """
+        if not hasattr(params, "max_steps_in_episode"):
+            raise StepError(
+                f"{self.name}: its {type(params).__name__} has no "
+                "max_steps_in_episode, which is_truncated compares with state.time."
+            )
         return state.time >= params.max_steps_in_episode
 
     def action_space(self, params: ParamsT | None = None) -> Space:

@@ -149,5 +149,5 @@ def test_the_page_has_the_table_the_curves_and_the_settings(folder, capsys):
     assert not re.search(r"https?://", text)
     row = result.row(PLACE, "final_return", "fast")
     assert f'data-v="{row.mean:.1f}"' in text
-    assert "DQN: a whole configuration, dqn" in text
+    assert "Configuration of DQN" in text
     assert "hidden_sizes=[9], num_steps=32" in text

@@ -262,7 +262,6 @@ def check_that_it_stays(config, name, words):
         lambda: purerl.make_train(config.replace(**{name: Linear(1.0, 0.5)})),
         lambda: purerl.pbt(config, {name: purerl.uniform(0.5, 1.0)}),
         lambda: purerl.train_schedules(config, pieces),
-        lambda: purerl.compare(config, {"moves": pieces}, seeds=2),
         lambda: purerl.evolve(
             config,
             evolve=[name],
