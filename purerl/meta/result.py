@@ -283,7 +283,9 @@ def load_evolution(
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    config = config or manifest.read_config(folder, stored, "load_evolution")
+    is_whole = True
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_evolution")
     settings = stored["settings"]
     genome = Genome(config, resolve_env(config), settings["evolve"])
     strategy = read_strategy(settings["strategy"])
@@ -305,6 +307,8 @@ def load_evolution(
             f"{folder / folders.SUMMARY} with {numbers['generations']:,}: put back a "
             "checkpoint, or go on with the evolution, which computes the rest again."
         )
+    if not is_whole:
+        config = config.replace(env=serialise.env_name(stored["config"]["env"]))
     return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 
 

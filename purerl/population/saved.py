@@ -34,10 +34,13 @@ def load_search(
     """
     folder = stored_folder(folder)
     stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
-    found = _read(folder, stored, config)
+    found, is_whole = _read(folder, stored, config)
     # What was asked for is asked again, with the keys of then.
     with keys_of(stored):
-        steps, states = restore(folder, found.search)
+        steps, states = restore(folder, found.search, with_states=is_whole)
+    if not is_whole:
+        env = found.space.bound.env.name
+        found.space.config = found.space.config.replace(env=env)
     is_finished = len(steps) == len(found.milestones)
     finished = Finished(steps, states if is_finished else None, {})
     return KINDS[stored["kind"]][1](found, finished, folder)
@@ -45,15 +48,17 @@ def load_search(
 
 def _read(
     folder: Path, stored: dict[str, Any], config: TrainConfig | None = None
-) -> PBTSearch | HalvingSearch:
-    """What search a folder holds, without what came of it."""
-    config = config or manifest.read_config(folder, stored, "load_search")
+) -> tuple[PBTSearch | HalvingSearch, bool]:
+    """What search a folder holds, and whether its environment is known here."""
+    is_whole = True
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search")
     space = Space(config, from_dict(stored["axes"]))
     make, seeds = KINDS[stored["kind"]][0], tuple(stored["seeds"])
-    return make(space, seeds, stored["options"])
+    return make(space, seeds, stored["options"]), is_whole
 
 
 def told_of_search(folder: Path) -> Told:
     """Return what trackers are told of the folder of a search."""
     stored = folders.load_kind(folder, tuple(KINDS), FORMAT)
-    return told_of(folder, _read(folder, stored).search)
+    return told_of(folder, _read(folder, stored)[0].search)

@@ -6,6 +6,7 @@ metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import jax
 
-from purerl import auto, serialise
+from purerl import auto, envs, serialise
 from purerl.acting.environment import is_built_in
 from purerl.config import (
     TASK_FIELDS,
@@ -22,17 +23,19 @@ from purerl.config import (
     UnknownFieldError,
     is_auto,
 )
+from purerl.envs.wrappers import Wrapper
 from purerl.execution.format import (
     has_imported,
     in_notebook,
     program,
     quoted,
+    say,
     with_noun,
 )
 from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
 from purerl.storage.folders import CONFIG, differences
-from purerl.train import Bound
+from purerl.train import Bound, bind
 from purerl.types import Overrides
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
@@ -203,6 +206,53 @@ def task_config(stored: dict[str, Any]) -> TrainConfig:
     values = {name: stored["config"][name] for name in TASK_FIELDS}
     env = serialise.env_name(values["env"])
     return TrainConfig(**{**values, "env": env, "env_params": None})
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Absent(Wrapper):
+    """An environment in the place of one whose module is not here, with its name."""
+
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the environment that is not here."""
+        return self.called
+
+
+def read_or_stand_in(
+    folder: Path, stored: dict[str, Any], reader: str
+) -> tuple[TrainConfig, bool]:
+    """Return the config of a folder, and whether it is whole.
+
+    Where its environment cannot be made here, a sentence says so, and another one of
+    its name stands in: results of members can be read with it, agents cannot.
+
+    Raises:
+        ConfigError: as of `read_config`, for any other reason.
+    """
+    try:
+        config = read_config(folder, stored, reader)
+        bind(config, trains=False)
+        return config, True
+    except ConfigError as error:
+        known, name = (
+            stored.get("auto", {}),
+            serialise.env_name(stored["config"]["env"]),
+        )
+        # An evolution has those of every environment.
+        known = next((x for x in known.values() if isinstance(x, dict)), known)
+        values = {**stored["config"], **known, "env_kwargs": {}, "env_wrappers": []}
+        for like in ("CartPole-v1", "Pendulum-v1"):
+            with contextlib.suppress(ConfigError):
+                config = serialise.from_dict(
+                    {**values, "env": like, "env_params": None}
+                )
+                config = config.replace(env=Absent(envs.make(like), name))
+                bind(config, trains=False)
+                say(f"{error} Without it, {folder} is read without agents.")
+                return config, False
+        raise
 
 
 def is_rebuildable(config: TrainConfig) -> bool:

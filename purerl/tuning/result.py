@@ -465,7 +465,12 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     """
     folder = stored_folder(folder)
     stored = folders.load_kind(folder, KIND, FORMAT)
-    config = config or manifest.read_config(folder, stored, "load_tune")
+    is_whole = True
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
+    space = Space(config, from_dict(stored["axes"]))
+    if not is_whole:
+        space.config = config.replace(env=config.env.name)
     numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = read_trials(folder)
@@ -479,7 +484,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     if done >= trials and not numbers:
         say(f"{folder / folders.SUMMARY} is missing. {_REMEDY}")
     return TuneResult(
-        space=Space(config, from_dict(stored["axes"])),
+        space=space,
         rows=tuple(rows),
         holdout=read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),
