@@ -6,7 +6,7 @@ the package of the kind makes and fills. The functions at the end look in all of
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -88,18 +88,6 @@ def check_part(name: str, part: Any, example: str, calls: str = "__call__") -> N
             f"{name} must be an instance of a flax.struct.dataclass with {calls}, such "
             f"as {example}, got {shown(part)}.{how_to_read(part)}"
         )
-
-
-def tried(name: str, part: Any, words: str, call: Callable[[], T]) -> T:
-    """Return what a part makes of shapes; refuse one that fails on them."""
-    try:
-        return call()
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"{name} must {words}; {type(part).__name__} failed on them: {error}."
-        ) from error
 
 
 class Registry:

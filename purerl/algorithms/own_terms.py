@@ -20,7 +20,7 @@ from purerl.learning.minibatches import Passes
 from purerl.losses import extra
 from purerl.losses.extra import Samples
 from purerl.networks import observe
-from purerl.optimisers import Adam
+from purerl.optimisers.first_order import Adam
 from purerl.types import Array, Metrics, PyTree
 
 AddGradient = Callable[..., tuple[PyTree, Metrics]]

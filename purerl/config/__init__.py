@@ -15,6 +15,7 @@ from purerl.config.errors import how_to_read as how_to_read
 from purerl.config.errors import nearest_divisors as nearest_divisors
 from purerl.config.errors import shortest as shortest
 from purerl.config.errors import shown as shown
+from purerl.config.errors import tried as tried
 from purerl.config.fields import AUTO as AUTO
 from purerl.config.fields import DECAY as DECAY
 from purerl.config.fields import FEW as FEW

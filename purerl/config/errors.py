@@ -3,14 +3,16 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
+
+T = TypeVar("T")
 
 
 class ConfigError(ValueError):
@@ -235,3 +237,15 @@ def near(name: str, known: Iterable[str]) -> str:
         there = [ours for ours in meant if ours.split(" ")[0].split(".")[0] in known]
         return there[0] if there else ""
     return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
+def tried(name: str, part: Any, words: str, call: Callable[[], T]) -> T:
+    """Return what a part makes of shapes; refuse one that fails on them."""
+    try:
+        return call()
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{name} must {words}; {type(part).__name__} failed on them: {error}."
+        ) from error

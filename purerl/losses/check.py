@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from purerl.config import ConfigError, shown
+from purerl.config import ConfigError, shown, tried
 from purerl.losses.extra import terms_of
 from purerl.losses.value import ClippedSquaredError
-from purerl.registry import check_part, tried
+from purerl.registry import check_part
 
 
 def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:

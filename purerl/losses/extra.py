@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, shown
+from purerl.config import ConfigError, shown, tried
 from purerl.config.base import term_name
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
-from purerl.registry import tried
 from purerl.types import Array, Metrics, PyTree
 
 HEAD = "head"

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, part_kind
+from purerl.config import ConfigError, part_kind, tried
 from purerl.learning.optimiser import is_in, name_leaves
 from purerl.optimisers import OPTIMISERS
-from purerl.registry import check_part, loaded, tried
+from purerl.registry import check_part, loaded
 from purerl.types import PyTree
 
 _OWN = tuple(loaded(OPTIMISERS).values())

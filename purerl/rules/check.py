@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError
-from purerl.registry import check_part, tried
+from purerl.config import ConfigError, tried
+from purerl.registry import check_part
 from purerl.rules.known import RuleInputs, Targets
 
 _SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.
