@@ -23,7 +23,7 @@ from frame import interval_text, keep, options, show
 import purerl
 from purerl import PLRConfig, envs
 from purerl.acting.evaluate import evaluate
-from purerl.replay.levels import Priorities, replay_probabilities
+from purerl.replay.levels import replay_probabilities
 
 SIZE, LIMIT, MAZES, LONG = (9, 9), 80, 256, 20
 SHARED: dict[str, Any] = {
@@ -92,10 +92,10 @@ def player(config: PLRConfig) -> Callable[[Any, Any], Any]:
 def kept(config: PLRConfig, states: Any) -> dict[str, float]:
     """Describe the levels that S agents would replay next, weighed by how likely."""
     env, buffer = envs.Maze(SIZE), states.level_buffer
-    priorities = Priorities(config.temperature, config.staleness_coef)
+    numbers = config.temperature, config.staleness_coef
     far = np.asarray(jax.jit(jax.vmap(jax.vmap(env.shortest_path)))(buffer.levels))
-    chances = jax.vmap(replay_probabilities, (0, 0, None))
-    weight = np.asarray(chances(buffer, states.update, priorities))
+    chances = jax.vmap(replay_probabilities, (0, 0, None, None))
+    weight = np.asarray(chances(buffer, states.update, *numbers))
     solvable = far <= LIMIT
     return {
         "solvable": float((weight * solvable).sum() / weight.sum()),
