@@ -1,5 +1,6 @@
 """How often an off-policy agent learns, from when on, and what would never learn."""
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -68,3 +69,26 @@ def test_counts_of_gradient_steps_do_not_wrap():
 def test_the_dependent_steps_of_an_update_are_those_of_acting_and_of_learning():
     config = TD3Config(num_steps=2, gradient_steps=3, rounds_per_update=5)
     assert config.sequential_steps == 5 * (2 + 3)
+
+
+@pytest.mark.parametrize(
+    "config", [purerl.DQNConfig, purerl.SACConfig, purerl.MPOConfig]
+)
+def test_targets_stand_still_until_they_are_due(config):
+    small = config(
+        num_envs=2,
+        total_timesteps=64,
+        rounds_per_update=16,
+        learning_starts=8,
+        batch_size=8,
+        hidden_sizes=(8,),
+        num_evaluations=0,
+        target_update_interval=10**6,
+        tau=0.5,
+    )
+    algorithm = purerl.make_algorithm(small)
+    first = algorithm.init(jax.random.key(0))
+    last = jax.jit(algorithm.step)(first)[0]
+    chex.assert_trees_all_equal(last.target_params, first.target_params)
+    with pytest.raises(AssertionError):
+        chex.assert_trees_all_equal(last.params, first.params)
