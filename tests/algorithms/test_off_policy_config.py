@@ -79,7 +79,7 @@ def test_targets_stand_still_until_they_are_due(config):
         num_envs=2,
         total_timesteps=64,
         rounds_per_update=16,
-        learning_starts=8,
+        learning_starts=12,
         batch_size=8,
         hidden_sizes=(8,),
         num_evaluations=0,
