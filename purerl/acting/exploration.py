@@ -41,12 +41,18 @@ class EpsilonConfig(TrainConfig):
 
     epsilon_schedule: str = static("linear", "Form of the decay.", one_of(*SCHEDULES))
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share of random actions at the end.", FRACTION)
+    epsilon_end: float = dynamic(
+        0.05, "Share of random actions at the end of the decay.", FRACTION
+    )
     epsilon_fraction: float = dynamic(
-        0.5, "Share of the run it decays over.", SHARE, moves=False
+        0.5, "Share of the run over which exploration decays.", SHARE, moves=False
     )
     epsilon_steps: float = dynamic(
-        AUTO, "Steps that it decays over, or halves in.", POSITIVE, moves=False
+        AUTO,
+        "Environment steps of the linear decay, or that halve the inverse-time "
+        "one; auto takes epsilon_fraction of total_timesteps.",
+        POSITIVE,
+        moves=False,
     )
 
     def automatic(self, env: Any) -> dict[str, Any]:

@@ -85,9 +85,11 @@ class ActorCriticConfig(OffPolicyConfig, ActorConfig, MemoryFields):
     )
     tau: float = dynamic(0.005, "Share of the networks in a new target.", FRACTION)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each layer.", SIZES)
+    hidden_sizes: tuple[int, ...] = static(
+        (256, 256), "Units of each hidden layer.", SIZES
+    )
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Units of critics; () for the same.", SIZES
+        (), "Units of each hidden layer of critics; () takes hidden_sizes.", SIZES
     )
     memory: Any = NONE
     memory_size: int = 128

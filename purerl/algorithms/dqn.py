@@ -90,9 +90,15 @@ class QConfig(EpsilonConfig, ReplayConfig):
     """Fields of Q-learning from replay, with a memory or without."""
 
     num_envs: int = 10
-    target_update_interval: int = static(50, "Gradient steps per new target.", POSITIVE)
-    tau: float = dynamic(1.0, "Share of the network in a new target.", FRACTION)
-    max_grad_norm: float | None = dynamic(10.0, "Gradient clipping.", POSITIVE_OR_NONE)
+    target_update_interval: int = static(
+        50, "Gradient steps between updates of the target networks.", POSITIVE
+    )
+    tau: float = dynamic(
+        1.0, "Share of the online networks in an update of the targets.", FRACTION
+    )
+    max_grad_norm: float | None = dynamic(
+        10.0, "Largest norm of a gradient; None for no bound.", POSITIVE_OR_NONE
+    )
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
@@ -104,29 +110,58 @@ class DQNConfig(QConfig, PrioritisedConfig):
 
     buffer_size: int = 10_000
     batch_size: int = 128
-    dueling: bool = static(False, "Split into value and advantages, with a layer each.")
+    dueling: bool = static(
+        False, "Split the network into value and advantages, with a hidden layer each."
+    )
     values: str = static(
-        "expected", "What is learned of a return.", one_of(*action_values.KINDS)
+        "expected",
+        "Statistic of the return that is learned: its mean (DQN), a "
+        "distribution over atoms (C51), quantiles (QR-DQN), or quantiles at "
+        "drawn levels (IQN).",
+        one_of(*action_values.KINDS),
     )
     num_atoms: int = static(101, "Atoms where values is categorical (C51).", SEVERAL)
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
     value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
     clip_targets: float | None = dynamic(
         None,
-        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1.",
+        "Largest absolute target: 1 / (1 - gamma) where rewards are at most 1; "
+        "None for no bound.",
         POSITIVE_OR_NONE,
     )
     num_quantiles: int = static(51, "Quantiles where values is quantile.", POSITIVE)
-    num_tau_samples: int = static(8, "Levels where values is implicit (IQN).", POSITIVE)
-    num_tau_prime_samples: int = static(8, "Levels of targets (IQN).", POSITIVE)
-    kappa: float = dynamic(1.0, "Error where quantiles' loss turns linear.", POSITIVE)
-    noisy: bool = static(False, "Explore by noise in the head's weights, not epsilon.")
-    noisy_sigma: float = static(0.5, "First noise, times root of inputs.", NON_NEGATIVE)
-    munchausen: bool = static(False, "Add log-probabilities to rewards; soft targets.")
-    munchausen_alpha: float = dynamic(0.9, "Share of log-probs added.", FRACTION)
-    munchausen_tau: float = dynamic(0.03, "Temperature of the policy.", POSITIVE)
-    munchausen_clip: float = dynamic(-1.0, "Lowest tau times log-prob.", NON_POSITIVE)
-    hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each layer.", SIZES)
+    num_tau_samples: int = static(
+        8, "Levels of the prediction where values is implicit (IQN).", POSITIVE
+    )
+    num_tau_prime_samples: int = static(
+        8, "Levels of the target where values is implicit (IQN).", POSITIVE
+    )
+    kappa: float = dynamic(
+        1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
+    )
+    noisy: bool = static(
+        False,
+        "Explore by noise in the weights of the head, which gets a hidden "
+        "layer, in place of epsilon.",
+    )
+    noisy_sigma: float = static(
+        0.5, "Noise at first, times the root of a layer's inputs.", NON_NEGATIVE
+    )
+    munchausen: bool = static(
+        False, "Add the policy's log-probability to rewards; targets are soft."
+    )
+    munchausen_alpha: float = dynamic(
+        0.9, "Share of the log-probability that is added.", FRACTION
+    )
+    munchausen_tau: float = dynamic(
+        0.03, "Temperature of the policy, in units of return.", POSITIVE
+    )
+    munchausen_clip: float = dynamic(
+        -1.0, "Lowest value of temperature times log-probability.", NON_POSITIVE
+    )
+    hidden_sizes: tuple[int, ...] = static(
+        (120, 84), "Units of each hidden layer.", SIZES
+    )
 
 
 def validate(config: DQNConfig, env: Environment) -> None:

@@ -88,13 +88,31 @@ class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
     policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss",)
 
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
-    critic_subset: int = static(0, "Critics drawn for targets; 0: all.", NON_NEGATIVE)
-    num_quantiles: int = static(0, "Quantiles of a critic; 0: a mean.", NON_NEGATIVE)
-    dropped_quantiles: int = static(2, "Largest left out of targets.", NON_NEGATIVE)
-    num_atoms: int = static(0, "Atoms of a critic; 0: a mean.", NONE_OR_SEVERAL)
+    critic_subset: int = static(
+        0, "Critics, drawn every time, that make a target; 0 takes all.", NON_NEGATIVE
+    )
+    num_quantiles: int = static(
+        0,
+        "Quantiles of the return that a critic gives (TQC has 25), with "
+        "value_loss, or Huber's where that is squared; 0 takes the mean alone.",
+        NON_NEGATIVE,
+    )
+    dropped_quantiles: int = static(
+        2, "Largest quantiles of each critic that the target leaves out.", NON_NEGATIVE
+    )
+    num_atoms: int = static(
+        0,
+        "Atoms of a categorical critic (FastTD3: 101); 0 takes the mean alone.",
+        NONE_OR_SEVERAL,
+    )
     value_min: float | None = dynamic(None, "Lowest atom, a return.", stays=True)
     value_max: float | None = dynamic(None, "Highest atom, a return.", stays=True)
-    target_std: float = static(0.75, "Std of targets, in atoms.", NON_NEGATIVE)
+    target_std: float = static(
+        0.75,
+        "Std of the Gaussian that spreads a target over atoms, in their "
+        "distances (HL-Gauss); 0 shares it between its two neighbours.",
+        NON_NEGATIVE,
+    )
 
     @property
     def policy_value(self) -> str:

@@ -74,11 +74,24 @@ def has_memory(config: Any) -> bool:
 class MemoryFields(ObservedConfig):
     """Fields of a memory between the torso and the heads."""
 
-    memory: Any = static(NONE, "Memory after the torso: a name or a module.", MEMORY)
+    memory: Any = static(
+        NONE,
+        f"Memory after the torso: none, {', '.join(memories.NAMES)}; or a module of "
+        "sequences, or its import path.",
+        MEMORY,
+    )
     memory_size: int = static(128, "Units of a memory by name.", WIDTH)
-    head_sizes: tuple[int, ...] = static((), "Units between memory and heads.", SIZES)
-    sequence_length: int = static(AUTO, "Sequence; auto takes num_steps.", POSITIVE)
-    burn_in: int = static(0, "Steps that only warm a stored memory up.", NON_NEGATIVE)
+    head_sizes: tuple[int, ...] = static(
+        (), "Units of each hidden layer between the memory and its heads.", SIZES
+    )
+    sequence_length: int = static(
+        AUTO,
+        "Steps of a sequence from which a memory learns; num_steps where it is auto.",
+        POSITIVE,
+    )
+    burn_in: int = static(
+        0, "Steps before a sequence that only update its stored memory.", NON_NEGATIVE
+    )
 
 
 @config_dataclass

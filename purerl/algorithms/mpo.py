@@ -68,21 +68,51 @@ class MPOConfig(ActorCriticConfig):
     """Maximum a posteriori policy optimisation."""
 
     n_step: int = 5
-    action_samples: int = static(20, "Actions per state of the E-step.", POSITIVE)
-    bootstrap_samples: int = static(20, "Actions per next state of a target.", POSITIVE)
-    epsilon: float = dynamic(0.1, "Largest KL of weights from samples.", POSITIVE)
-    epsilon_mean: float = dynamic(2.5e-3, "Largest KL by the policy's mean.", POSITIVE)
-    epsilon_std: float = dynamic(1e-6, "Largest KL by the policy's std.", POSITIVE)
-    per_dimension: bool = static(True, "Constrain each dimension, not their sum.")
-    multiplier_mean: float = dynamic(10.0, "First multiplier of the mean.", POSITIVE)
-    multiplier_std: float = dynamic(1_000.0, "First multiplier of the std.", POSITIVE)
-    temperature: str = static("exact", "How it is found.", one_of("exact", "gradient"))
-    temperature_init: float = dynamic(10.0, "First temperature learned.", POSITIVE)
-    dual_learning_rate: float = dynamic(1e-2, "Step size of multipliers.", POSITIVE)
-    target_update_interval: int = static(100, "Gradient steps per target.", POSITIVE)
+    action_samples: int = static(
+        20, "Actions per state whose weights improve the policy.", POSITIVE
+    )
+    bootstrap_samples: int = static(
+        20, "Actions per next state whose mean value is the target.", POSITIVE
+    )
+    epsilon: float = dynamic(
+        0.1, "Divergence of the weights from the samples, in nats.", POSITIVE
+    )
+    epsilon_mean: float = dynamic(
+        2.5e-3, "Largest divergence by the policy's mean (or probabilities).", POSITIVE
+    )
+    epsilon_std: float = dynamic(
+        1e-6, "Largest divergence by the policy's std, in nats.", POSITIVE
+    )
+    per_dimension: bool = static(
+        True, "A constraint for each action dimension, not for their sum."
+    )
+    multiplier_mean: float = dynamic(
+        10.0, "First multiplier of the mean's (or probabilities') constraint.", POSITIVE
+    )
+    multiplier_std: float = dynamic(
+        1_000.0, "First multiplier of the std's constraint.", POSITIVE
+    )
+    temperature: str = static(
+        "exact",
+        "Method for the temperature's dual problem: exact solves it in every step.",
+        one_of("exact", "gradient"),
+    )
+    temperature_init: float = dynamic(
+        10.0, "First temperature, where it is learned by gradient.", POSITIVE
+    )
+    dual_learning_rate: float = dynamic(
+        1e-2, "Step size of the multipliers (and temperature).", POSITIVE
+    )
+    target_update_interval: int = static(
+        100, "Gradient steps between updates of the target networks.", POSITIVE
+    )
     tau: float = 1.0
-    max_grad_norm: float | None = dynamic(40.0, "Gradient clipping.", POSITIVE_OR_NONE)
-    log_std_min: float = static(-5.0, "Smallest log std; the largest is 2.", LOG_STD)
+    max_grad_norm: float | None = dynamic(
+        40.0, "Largest norm of a gradient; None for no bound.", POSITIVE_OR_NONE
+    )
+    log_std_min: float = static(
+        -5.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
+    )
 
 
 def make(

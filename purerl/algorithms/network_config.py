@@ -33,7 +33,9 @@ class NetworkConfig(TrainConfig):
 
     torso: Any = static("auto", "Layers below the heads: a name or a module.", NETWORK)
     critic: Any = static("auto", "Critic: a torso's name, or a module.", NETWORK)
-    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each layer.", LAYERS)
+    hidden_sizes: tuple[int, ...] = static(
+        (64, 64), "Units of each hidden layer.", LAYERS
+    )
     activation: str = static("tanh", "Activation of hidden layers.", ACTIVATION)
     layer_norm: bool = static(False, "Layer normalisation before each activation.")
     torso_dtype: str = static("float32", "Type of torsos' products.", one_of(*_DTYPES))

@@ -66,7 +66,9 @@ class PQNConfig(EpsilonConfig, MemoryConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
     epsilon_end: float = 0.2
     epsilon_fraction: float = 0.2
-    hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each layer.", LAYERS)
+    hidden_sizes: tuple[int, ...] = static(
+        (128, 128), "Units of each hidden layer.", LAYERS
+    )
     activation: str = "relu"
     layer_norm: bool = True
 

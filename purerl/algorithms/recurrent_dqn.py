@@ -70,13 +70,23 @@ class RecurrentDQNConfig(QConfig, MemoryFields):
     batch_size: int = static(32, "Sequences of one gradient step.", POSITIVE)
     gradient_steps: int = 4
     n_step: int = 5
-    dueling: bool = static(False, "Split into value and advantages, with a layer each.")
-    value_rescaling: bool = static(False, "Learn squeezed values, as R2D2 does.")
+    dueling: bool = static(
+        False, "Split the network into value and advantages, with a hidden layer each."
+    )
+    value_rescaling: bool = static(
+        False, "Learn values on the scale of sign(x) (sqrt(|x| + 1) - 1) + 0.001 x."
+    )
     prioritised: bool = static(False, "Sample in proportion to TD errors.")
-    priority_eta: float = dynamic(0.9, "Weight of the largest TD error.", FRACTION)
+    priority_eta: float = dynamic(
+        0.9, "Weight of a sequence's largest TD error, against their mean.", FRACTION
+    )
     priority_exponent: float = dynamic(0.9, "Power of the priority.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(0.6, "First power of the weights.", FRACTION)
-    hidden_sizes: tuple[int, ...] = static((128,), "Units before the memory.", LAYERS)
+    importance_exponent: float = dynamic(
+        0.6, "Power of the importance weights at first; it grows to 1.", FRACTION
+    )
+    hidden_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer before the memory.", LAYERS
+    )
     memory: Any = "gru"
     memory_size: int = 128
     head_sizes: tuple[int, ...] = ()

@@ -23,7 +23,9 @@ class ReplayConfig(ObservedConfig):
     buffer_size: int = static(100_000, "Environment steps that are kept.", POSITIVE)
     batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
     n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
-    learning_starts: int = static(1_000, "Steps before learning begins.", NON_NEGATIVE)
+    learning_starts: int = static(
+        1_000, "Environment steps before learning begins.", NON_NEGATIVE
+    )
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     activation: str = "relu"
 
@@ -117,8 +119,12 @@ class OffPolicyConfig(ReplayConfig):
         "Gradient steps per environment step; 0 takes gradient_steps.",
         NON_NEGATIVE,
     )
-    rounds_per_update: int = static(100, "Rounds in one row of metrics.", POSITIVE)
-    random_steps: int = static(-1, "Random steps; -1 takes learning_starts.", STEPS)
+    rounds_per_update: int = static(
+        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
+    )
+    random_steps: int = static(
+        -1, "Environment steps with random actions; -1 takes learning_starts.", STEPS
+    )
 
     @property
     def gradient_steps_per_round(self) -> int:
@@ -163,7 +169,9 @@ class PrioritisedConfig(OffPolicyConfig):
 
     prioritised: bool = static(False, "Sample in proportion to TD errors.")
     priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(0.4, "First power of the weights.", FRACTION)
+    importance_exponent: float = dynamic(
+        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
+    )
 
 
 def validate(config: OffPolicyConfig) -> None:

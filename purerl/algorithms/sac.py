@@ -77,23 +77,37 @@ class SACConfig(EnsembleConfig):
 
     policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy")
 
-    temperature_init: float = dynamic(1.0, "First weight of the entropy.", POSITIVE)
-    learn_temperature: bool = static(True, "Learn the temperature, or keep the first.")
+    temperature_init: float = dynamic(
+        1.0, "Initial temperature alpha, the weight of the entropy.", POSITIVE
+    )
+    learn_temperature: bool = static(
+        True, "Learn the temperature, or keep it at temperature_init."
+    )
     temperature_learning_rate: float | None = dynamic(
         None,
         "Step size of the temperature; None takes learning_rate.",
         POSITIVE_OR_NONE,
     )
     entropy_per_dimension: float = dynamic(
-        -1.0, "Target entropy per dimension in nats."
+        -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
     )
     entropy_share: float = dynamic(
-        0.5, "Target entropy, in log n (discrete).", FRACTION
+        0.5, "Target entropy of n discrete actions, as a share of log n.", FRACTION
     )
-    policy_delay: int = static(1, "Gradient steps per step of the policy.", POSITIVE)
-    target_update_interval: int = static(1, "Gradient steps per new target.", POSITIVE)
-    crossq: bool = static(False, "Batch norms in place of target networks (CrossQ).")
-    log_std_min: float = static(-20.0, "Smallest log std; the largest is 2.", LOG_STD)
+    policy_delay: int = static(
+        1, "Gradient steps of the critics for each step of the policy.", POSITIVE
+    )
+    target_update_interval: int = static(
+        1, "Gradient steps between updates of the target networks.", POSITIVE
+    )
+    crossq: bool = static(
+        False,
+        "Batch normalisation in policy and critics, whose targets come from the "
+        "same pass: no target networks, tau or target_update_interval (CrossQ).",
+    )
+    log_std_min: float = static(
+        -20.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
+    )
 
 
 def validate(config: SACConfig, env: Environment) -> None:

@@ -58,15 +58,24 @@ class TD3Config(EnsembleConfig):
 
     usual_value: ClassVar[str] = "first"
 
-    exploration_noise: float = dynamic(0.1, "Std of noise in actions.", NON_NEGATIVE)
+    exploration_noise: float = dynamic(
+        0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
+    )
     exploration_noise_max: float | None = dynamic(
         None,
-        "Std of the last environment's noise, others between (PQL).",
+        "Std of the noise of the last environment, those between spaced evenly "
+        "from exploration_noise (PQL); None takes one std.",
         NONE_OR_NON_NEGATIVE,
     )
-    policy_noise: float = dynamic(0.2, "Std of noise in targets.", NON_NEGATIVE)
-    noise_clip: float = dynamic(0.5, "Largest noise in targets.", NON_NEGATIVE)
-    policy_delay: int = static(2, "Gradient steps per step of the policy.", POSITIVE)
+    policy_noise: float = dynamic(
+        0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
+    )
+    noise_clip: float = dynamic(
+        0.5, "Largest noise on the target's action, to either side.", NON_NEGATIVE
+    )
+    policy_delay: int = static(
+        2, "Gradient steps of the critics for each step of the policy.", POSITIVE
+    )
 
 
 def validate(config: TD3Config, env: Environment) -> None:

@@ -54,7 +54,8 @@ class EvolveOptions(Saved):
         f"Evolution strategy: {', '.join(strategies.PRESETS)}, cma-es, sep-cma-es, "
         "snes, pgpe, simple-ga, or another one of evosax; options follow its name in "
         "brackets: open-es(sigma=0.05).",
-        doc="A name with options (`'cma-es(sigma=0.2)'`), or a `purerl.Strategy`.",
+        doc="The strategy: a name with options (`'cma-es(sigma=0.2)'`), a mapping, or "
+        "`purerl.OpenES(...)`; see `purerl.Strategy`.",
         kind=str,
     )
     population: int = option(
@@ -81,15 +82,17 @@ class EvolveOptions(Saved):
     environments: Environments = option(
         (),
         "Environments to train in; the config's own if not given.",
-        doc="Names, changes of the config by name, or configs; its own if none.",
+        doc="Names of environments, changes of the config by name, or configs; the "
+        "config's own where not given.",
         kind=tuple[str, ...],
     )
     baselines: Any = option(
         None,
         "Return of each environment that counts as 1; measured with the algorithm's "
         "own loss if not given.",
-        doc="The return that counts 1 (or a pair, those that count 0 and 1) of each "
-        "environment. Of several, measured with the algorithm's own loss if not given.",
+        doc="The return that counts 1 (or a pair, the returns that count 0 and 1), by "
+        "environment. Measured with the algorithm's own loss where there are several "
+        "environments and none are given.",
         kind=tuple[float, ...],
         absent=(),
         read=lambda values: values or None,

@@ -85,17 +85,19 @@ class Strategy:
     """
 
     name: str
-    sigma: float = dynamic(0.1, "The spread of the first population.", POSITIVE)
-    sigma_decay: float = dynamic(1.0, "A factor per generation.", POSITIVE)
-    sigma_limit: float = dynamic(0.0, "Where its decay ends.", NON_NEGATIVE)
+    sigma: float = dynamic(0.1, "Std of the first population.", POSITIVE)
+    sigma_decay: float = dynamic(1.0, "Factor of sigma per generation.", POSITIVE)
+    sigma_limit: float = dynamic(0.0, "Smallest sigma.", NON_NEGATIVE)
     learning_rate: float | None = dynamic(
-        None, "Adam's step size, if it has Adam.", POSITIVE_OR_NONE
+        None, "Step size of Adam; None without Adam.", POSITIVE_OR_NONE
     )
-    learning_rate_decay: float = dynamic(1.0, "A factor per generation.", POSITIVE)
-    learning_rate_limit: float = dynamic(0.0, "Where its decay ends.", NON_NEGATIVE)
-    beta1: float = dynamic(0.9, "A number of Adam.", DECAY)
-    beta2: float = dynamic(0.999, "A number of Adam.", DECAY)
-    eps: float = dynamic(1e-8, "A number of Adam.", POSITIVE)
+    learning_rate_decay: float = dynamic(
+        1.0, "Factor of the step size per generation.", POSITIVE
+    )
+    learning_rate_limit: float = dynamic(0.0, "Smallest step size.", NON_NEGATIVE)
+    beta1: float = dynamic(0.9, "Adam's decay of the mean gradient.", DECAY)
+    beta2: float = dynamic(0.999, "Adam's decay of the mean square.", DECAY)
+    eps: float = dynamic(1e-8, "Number that Adam adds to the root.", POSITIVE)
     shaping: str = static("auto", "How fitness is shaped.", one_of(*SHAPINGS))
     antithetic: bool = True
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -108,7 +108,9 @@ class DiscoConfig(NetworkConfig):
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     max_grad_norm: float | None = dynamic(None, "Gradient clipping.", POSITIVE_OR_NONE)
     max_update: float | None = dynamic(1.0, "Largest step, in rates.", POSITIVE_OR_NONE)
-    hidden_sizes: tuple[int, ...] = static((512, 512), "Units of each layer.", LAYERS)
+    hidden_sizes: tuple[int, ...] = static(
+        (512, 512), "Units of each hidden layer.", LAYERS
+    )
     activation: str = static("relu", "Activation of hidden layers.", ACTIVATION)
     torso_gain: float = static(1.0, "First gain of the torso.", POSITIVE)
     model_size: int = static(128, "Units of the recurrent model.", POSITIVE)
