@@ -62,7 +62,8 @@ class TrainResult(NamedTuple):
             of the algorithm. Where `episodes` is 0 the last known return and length
             stand again; NaN before the first episode has ended.
         evaluation: `env_steps` `[K]`, and of the deterministic policy what
-            `Evaluation` lists, with an axis `[K]` in front.
+            `Evaluation` lists, with an axis `[K]` in front. Returns are NaN where the
+            agent's parameters are not finite.
         observed: Values that the hook `observe` returned at each evaluation, leaves
             `[K, ...]`; None without one.
     """

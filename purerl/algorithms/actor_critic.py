@@ -83,7 +83,9 @@ class ActorCriticConfig(OffPolicyConfig, ActorConfig, MemoryFields):
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critics; None takes learning_rate.", POSITIVE_OR_NONE
     )
-    tau: float = dynamic(0.005, "Share of the networks in a new target.", FRACTION)
+    tau: float = dynamic(
+        0.005, "Share of the online networks in an update of the targets.", FRACTION
+    )
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     hidden_sizes: tuple[int, ...] = static(
         (256, 256), "Units of each hidden layer.", SIZES

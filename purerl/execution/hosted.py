@@ -18,11 +18,11 @@ from purerl.config import ConfigError
 from purerl.envs.adapters.host import HostEnvs, finite_rows
 from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment, with_marks
 from purerl.execution.memory import least_bytes, require_agent
-from purerl.execution.programs import has_few_bad, parameters_finite
+from purerl.execution.programs import has_few_bad
 from purerl.keys import evaluation_key, init_keys
 from purerl.scale.devices import compiler_options, make_workers
 from purerl.scale.host import to_device, to_host
-from purerl.train import Bound
+from purerl.train import Bound, parameters_finite
 from purerl.types import Array, HostMetrics, Metrics, PyTree
 
 # The bytes of the largest state that is kept while an update is made of it. A replay of

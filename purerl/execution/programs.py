@@ -18,7 +18,7 @@ from purerl.execution.memory import MemoryModel, num_bytes, require_agent
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, begin_to_compile, compile_for
 from purerl.scale.host import HostKey, is_host_key, to_host
-from purerl.train import Bound, evaluate_afresh, make_segment
+from purerl.train import Bound, evaluate_afresh, make_segment, parameters_finite
 from purerl.types import Array, HostMetrics, Metrics, Overrides, PyTree
 
 
@@ -455,17 +455,3 @@ def _evaluate(
     """Mean return of fresh episodes of the deterministic policy, and their steps."""
     result = evaluate_afresh(bound, bound.at(overrides), state, key)
     return result.episode_return.mean(), result.episode_length.sum()
-
-
-def parameters_finite(state: Any) -> Array:
-    """Return whether all parameters of an agent are finite numbers, bool `[]`.
-
-    Args:
-        state: State of one agent; what it holds under `params` is looked at.
-    """
-    floats = [
-        leaf
-        for leaf in jax.tree.leaves(getattr(state, "params", ()))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()

@@ -134,7 +134,9 @@ def sweep_sections(dataset: "xr.Dataset") -> Sections:
 def _sweep_of_one(dataset: "xr.Dataset", scores: sweep_data.Scores) -> Sections:
     """The sections of one environment."""
     varying = [name for name in scores.names if len(scores.values(name)) > 1]
-    curves = [plots.sweep_curves(dataset)]
+    # Curves along the only axis are those of the best configurations.
+    is_line = scores.grid is not None and len(varying) == 1
+    curves = [] if is_line else [plots.sweep_curves(dataset)]
     against = [plots.slices(dataset)] if scores.names else []
     if scores.grid is not None:
         curves += [plots.sweep_curves(dataset, name) for name in varying]

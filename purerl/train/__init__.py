@@ -18,3 +18,4 @@ from purerl.train.segments import evaluate_afresh as evaluate_afresh
 from purerl.train.segments import evaluate_agent as evaluate_agent
 from purerl.train.segments import make_segment as make_segment
 from purerl.train.segments import max_evaluations as max_evaluations
+from purerl.train.segments import parameters_finite as parameters_finite

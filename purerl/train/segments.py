@@ -194,7 +194,7 @@ def _play(
     key: Array,
     episodes: int,
 ) -> Evaluation:
-    return play_evaluation(
+    played = play_evaluation(
         bound.env,
         env_params,
         partial(recurrence.act, state),
@@ -203,6 +203,24 @@ def _play(
         num_episodes=episodes,
         max_steps=bound.plan.eval_max_steps,
     )
+    # Episodes that break count with what they had earned: 0, which is the best return
+    # where all rewards are negative.
+    returns = jnp.where(parameters_finite(state), played.episode_return, jnp.nan)
+    return played._replace(episode_return=returns)
+
+
+def parameters_finite(state: Any) -> Array:
+    """Return whether all parameters of an agent are finite numbers, bool `[]`.
+
+    Args:
+        state: State of one agent; what it holds under `params` is looked at.
+    """
+    floats = [
+        leaf
+        for leaf in jax.tree.leaves(getattr(state, "params", ()))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()
 
 
 def evaluate_afresh(
