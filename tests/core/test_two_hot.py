@@ -56,6 +56,9 @@ def test_the_distribution_lies_on_the_two_neighbours():
     # On the last number, and beyond it.
     for value in (2.0, 7.0):
         np.testing.assert_allclose(cross_entropy(value), -log_probs[4], rtol=1e-5)
+    values = np.array([0.25, -2.0])  # fewer than places, of which there are SIZE
+    both = cross_entropy(values, jnp.tile(jnp.arange(SIZE, dtype=jnp.float32), (2, 1)))
+    np.testing.assert_allclose(both, [expected, -log_probs[0]], rtol=1e-5)
 
 
 @pytest.mark.parametrize("value", [-1.7, 0.25, 1.0])
