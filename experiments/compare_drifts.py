@@ -32,10 +32,9 @@ def main() -> None:
     )
     pendulum = purerl.presets.load("ppo-pendulum").replace(total_timesteps=200_000)
     swingup = pendulum.replace(env="CartpoleSwingup-v0", gamma=0.99)
-    result = purerl.compare_losses(
+    result = purerl.compare(
         pendulum,
-        "policy_loss",
-        LOSSES,
+        {name: {"policy_loss": loss} for name, loss in LOSSES.items()},
         environments=[pendulum, swingup],
         seeds=asked.seeds,
         out=asked.out,

@@ -49,12 +49,13 @@ def main() -> None:
     folder = asked.out / "evolution"
     result = evolve_losses.evolve(asked, config, field, folder)
     evolved_at = asked.seconds()
-    contestants = {
+    drifts = {
         "learned": result.loss,
         "its generation 0 (no drift)": config.policy_loss,
         "PPO: ClipDrift(0.2)": ClipDrift(0.2),
         "DPO: DPODrift(2, 0.6)": DPODrift(2.0, 0.6),
     }
+    contestants = {name: {field: drift} for name, drift in drifts.items()}
     numbers, judged = evolve_losses.judge(result, field, contestants, folder)
     judge_seconds = asked.seconds() - evolved_at
     print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")

@@ -53,7 +53,7 @@ def judge(
     Args:
         result: The evolution.
         field: Name of the loss.
-        contestants: Who is judged at the end, by name.
+        contestants: Settings that are judged at the end, by name.
         out: Folder of the evolution.
 
     Returns:
@@ -62,15 +62,14 @@ def judge(
     start: Any = result.config
     snapshots: dict[int, Any] = {0: start, **result.snapshots()}
     losses = {
-        f"generation {number}": getattr(each, field)
+        f"generation {number}": {field: getattr(each, field)}
         for number, each in sorted(snapshots.items())
     }
     place = out / "transfer"
-    on_the_way = purerl.compare_losses(start, field, losses, seeds=SEEDS, out=place)
+    on_the_way = purerl.compare(start, losses, seeds=SEEDS, out=place)
     # Last: both share the folder, and the page of the evolution shows this one.
-    judged = purerl.compare_losses(
+    judged = purerl.compare(
         start,
-        field,
         contestants,
         environments=[{}, *HELD_OUT],
         seeds=SEEDS,

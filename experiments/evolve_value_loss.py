@@ -72,9 +72,8 @@ def tune(config: purerl.PPOConfig, out: Path) -> dict[str, tuple[str, dict[str, 
     """Family -> the best of its grid by the area under the curve, and what it is."""
     found = {}
     for family, grid in hand_written().items():
-        result = purerl.compare_losses(
+        result = purerl.compare(
             config,
-            "value_loss",
             grid,
             seeds=TUNING_SEEDS,
             seed=TUNING_STREAM,
@@ -112,13 +111,16 @@ def main() -> None:
     folder, field = asked.out / f"evolution{ending}", "value_loss"
     result = evolve_losses.evolve(asked, config, field, folder, fitness=asked.fitness)
     evolved_at = asked.seconds()
-    contestants = {
+    losses = {
         "learned": result.loss,
         "its generation 0": config.value_loss,
         "none: no critic": MLPValueLoss.zeros((64, 64)),
         "squared": SquaredError(),
         "clipped(0.2)": ClippedSquaredError(0.2),
         "Huber(1)": HuberError(1.0),
+    }
+    contestants = {
+        **{name: {field: loss} for name, loss in losses.items()},
         **{f"{family} tuned": changes for family, (_, changes) in tuned.items()},
     }
     numbers, judged = evolve_losses.judge(result, field, contestants, folder)

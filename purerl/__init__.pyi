@@ -26,7 +26,6 @@ from purerl.algorithms.td3 import TD3Config as TD3Config
 from purerl.algorithms.vpg import VPGConfig as VPGConfig
 from purerl.checker import check as check
 from purerl.comparison.api import compare as compare
-from purerl.comparison.api import compare_losses as compare_losses
 from purerl.comparison.result import Comparison as Comparison
 from purerl.comparison.result import load_comparison as load_comparison
 from purerl.config import ConfigError as ConfigError
@@ -86,9 +85,7 @@ from purerl.search.protocol import Outcome as Outcome
 from purerl.search.protocol import Request as Request
 from purerl.search.protocol import Search as Search
 from purerl.search.protocol import Step as Step
-from purerl.serialise import load_loss as load_loss
 from purerl.serialise import load_part as load_part
-from purerl.serialise import save_loss as save_loss
 from purerl.serialise import save_part as save_part
 from purerl.space.axes import choice as choice
 from purerl.space.axes import loguniform as loguniform

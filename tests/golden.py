@@ -98,21 +98,6 @@ def compare() -> Arrays:
     return {str(name): dataset[name].values for name in dataset.data_vars}
 
 
-def compare_losses() -> Arrays:
-    """Two losses with held-out keys, in two environments' worth of programs."""
-    named = {"own": purerl.losses.SquaredError(), "huber": purerl.losses.HuberError()}
-    found = purerl.compare_losses(
-        tiny_config(),
-        "value_loss",
-        named,
-        seeds=3,
-        measures=("training_curve", "final_return", "evaluation"),
-        **SEGMENT,
-    )
-    dataset = found.dataset
-    return {str(name): dataset[name].values for name in dataset.data_vars}
-
-
 def pbt() -> Arrays:
     """Two searches of four members."""
     found = purerl.pbt(
@@ -198,7 +183,6 @@ TOOLS: tuple[Callable[[], Arrays], ...] = (
     run_resumed,
     sweep,
     compare,
-    compare_losses,
     pbt,
     halving,
     train_schedules,

@@ -28,14 +28,12 @@ from purerl.algorithms import name_of
 from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, Trained
 from purerl.comparison.settings import (
-    Losses,
     Setting,
     Settings,
     described,
     parse_environments,
     parse_settings,
     read_settings,
-    settings_of,
 )
 from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
@@ -90,12 +88,31 @@ def _as_measures(name: str, measures: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared(Segmented):
-    """The options of `purerl.compare` and `purerl.compare_losses`."""
+@dataclasses.dataclass(frozen=True)
+class CompareOptions(Segmented):
+    """The options of `purerl.compare`."""
 
     tool: ClassVar[str] = "compare"
 
+    config: TrainConfig
+    settings: Settings = option(
+        dataclasses.MISSING,
+        "Setting to compare, NAME: CHANGES, with semicolons between the changes: "
+        "'fast: learning_rate=1e-3; hidden_sizes=(64,64)'; 'huber: "
+        "value_loss=HuberError(delta=2.0)'; 'DQN: algorithm=dqn'. Whole configs: 'DQN: "
+        "preset=dqn-cartpole', 'own: config=FILE'. What was evolved: 'learned: "
+        "evolution=FOLDER'. NAME: alone is the config as it is.",
+        doc="Settings by name: changes of the config by (dotted) name, such as "
+        '`{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss '
+        '(`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made '
+        'with (`{"env_params.length": 1.5}`) or of the algorithm '
+        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; or an evolution '
+        "or its folder, for what it learned.",
+        flag="setting",
+        kind=Repeated,
+        read=parse_settings,
+    )
+    _: dataclasses.KW_ONLY
     environments: Environments = option(
         (),
         "Environment to train in, with changes of the config after semicolons: "
@@ -134,48 +151,6 @@ class Compared(Segmented):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class CompareOptions(Compared):
-    """The options of `purerl.compare`."""
-
-    config: TrainConfig
-    settings: Settings = option(
-        dataclasses.MISSING,
-        "Setting to compare, NAME: CHANGES, with semicolons between the changes: "
-        "'fast: learning_rate=1e-3; hidden_sizes=(64,64)'; 'huber: "
-        "value_loss=HuberError(delta=2.0)'; 'DQN: algorithm=dqn'. Whole configs: 'DQN: "
-        "preset=dqn-cartpole', 'own: config=FILE'. What was evolved: 'learned: "
-        "evolution=FOLDER'. NAME: alone is the config as it is.",
-        doc="Settings by name: changes of the config by (dotted) name, such as "
-        '`{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss '
-        '(`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made '
-        'with (`{"env_params.length": 1.5}`) or of the algorithm '
-        '(`{"algorithm": "dqn"}`); a whole config, of any algorithm; or an evolution '
-        "or its folder, for what it learned.",
-        flag="setting",
-        kind=Repeated,
-        read=parse_settings,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class LossOptions(Compared):
-    """The options of `purerl.compare_losses`."""
-
-    config: TrainConfig
-    field: str = option(
-        dataclasses.MISSING,
-        doc="The field of the config that losses are put into, `value_loss` or "
-        "`policy_loss`.",
-    )
-    losses: Losses = option(
-        dataclasses.MISSING,
-        doc="Losses by name: an object; the path of a saved loss; text such as "
-        '`"HuberError(delta=2.0)"`; or changes of the config by name, as in '
-        '`{"value_loss": purerl.losses.SquaredError(), "value_coef": 0.1}`.',
-    )
-
-
 @tool(CompareOptions)
 def compare(asked: CompareOptions) -> Comparison:
     """Train with every setting in every environment on held-out seeds, and compare.
@@ -200,21 +175,6 @@ def compare(asked: CompareOptions) -> Comparison:
     hosts.require_one("a comparison", "Call it in a program of its own.")
     require_listing(num_seeds(asked.seeds), asked.config.total_timesteps)
     return _Loop(asked).run()
-
-
-@tool(LossOptions)
-def compare_losses(asked: LossOptions) -> Comparison:
-    """Train with every loss in every environment on held-out seeds, and compare.
-
-    It is `purerl.compare` with settings that change a loss.
-
-    Raises:
-        ConfigError: a loss, field, environment or option that cannot be, before
-            anything is trained.
-        KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
-    """
-    settings = settings_of(asked.config, asked.field, asked.losses)
-    return compare(asked.config, settings, **asked.of(Compared))
 
 
 class Entry(NamedTuple):

@@ -21,7 +21,7 @@ from purerl.config import ConfigError, shown
 from purerl.execution.format import say, with_noun
 from purerl.report import comparison as tables
 from purerl.report import plots, statistics
-from purerl.report.comparison import ALL, ERRORS, Row
+from purerl.report.comparison import ALL, Row
 from purerl.report.plots.runs import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
 from purerl.report.statistics import heading_of
@@ -208,24 +208,22 @@ class Comparison(Shown):
         places = {name: [number] for number, name in enumerate(self.environments)}
         if len(places) > 1:
             places[ALL] = list(range(len(places)))
-        floors, rows = np.asarray(self._lowest), list[Row]()
+        rows = list[Row]()
         for measure, values in self.scores.items():
             for name, where in places.items():
                 # [N, S, E]: one group of runs per setting, one task per environment.
                 raw = np.moveaxis(values[where], 0, -1).astype(float)
-                base = self.settings.index(self.baseline)
-                found = rows_of(raw, floors[where], self.settings, base)
+                floors, base = self._lowest[where], self.settings.index(self.baseline)
+                found = tables.rows_of(raw, floors, self.settings, base)
                 rows += [Row(name, measure, *row) for row in found]
         return tuple(rows)
 
     @cached_property
-    def _lowest(self) -> list[float]:
-        """The lowest return on the way of a run that did not fail, by environment."""
+    def _lowest(self) -> np.ndarray:
+        """The lowest return on the way of a run that did not fail, `[E]`."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
-        return [
-            statistics.lowest_of(self.curves[e], failed[:, n].any(0))
-            for n, e in enumerate(self.environments)
-        ]
+        returns = zip(self.curves.values(), failed.any(0), strict=True)
+        return np.array([statistics.lowest_of(*both) for both in returns])
 
     def normalised(
         self, measure: str, *, low: Numbers, high: Numbers
@@ -251,7 +249,7 @@ class Comparison(Shown):
         """
         statistics.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
-        worst = statistics.worst_of(raw, np.asarray(self._lowest))
+        worst = statistics.worst_of(raw, self._lowest)
         filled = np.where(np.isnan(raw), worst, raw)
         least = read_numbers("low", low, self.environments)
         most = read_numbers("high", high, self.environments)
@@ -392,7 +390,7 @@ class Comparison(Shown):
 
 
 def load_comparison(folder: str | Path) -> Comparison:
-    """Read what `purerl.compare` wrote, or `purerl.compare_losses`.
+    """Read what `purerl.compare` wrote.
 
     Raises:
         ConfigError: there is no comparison, or its baseline has not been trained.
@@ -438,115 +436,3 @@ def told_of_comparison(folder: Path) -> Told:
     if not result.finished:
         raise ConfigError(f"the comparison in {folder} has not ended; repeat its call.")
     return result.told()
-
-
-RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
-
-
-def rows_of(
-    raw: np.ndarray, floors: np.ndarray, settings: Sequence[str], baseline: int
-) -> list[tuple[Any, ...]]:
-    """Return the fields of `Row` from `setting` on, for every setting.
-
-    Args:
-        raw: Scores `[N, S, E]`, NaN where a run failed.
-        floors: The lowest return on the way in each environment, see `lowest_of`.
-        settings: Names of the settings, N of them.
-        baseline: The number of the setting that others are compared with.
-    """
-    # All NaN in an environment in which every run failed.
-    filled = np.where(np.isnan(raw), statistics.worst_of(raw, floors), raw)
-    is_one_task = filled.shape[-1] == 1
-    base = filled[baseline]
-    # A mean return near zero says nothing of the scale of an environment's returns, so
-    # a unit is at least the spread of all scores: a baseline of 0.02 on the way from -1
-    # to 1 would else outweigh all other environments.
-    scale = np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
-    unit = np.ones(1) if is_one_task else scale
-    has_unit = bool((unit > 0).all())
-    gaps = {
-        name: (filled[number] - base) / unit
-        for number, name in enumerate(settings)
-        if number != baseline and has_unit and np.isfinite(filled[number]).all()
-    }
-    clear = clear_of_zero(gaps)
-    rows = []
-    for number, name in enumerate(settings):
-        scores, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
-        mean, iqm, gap, better = [nothing] * 4
-        if is_one_task and np.isfinite(scores).all():
-            both = statistics.estimates(scores, ("mean", "iqm"))
-            mean, iqm = both["mean"], both["iqm"]
-        if name in gaps:
-            gap = statistics.estimate(gaps[name], "mean")
-            better = statistics.probability_of_improvement(scores, base)
-        failed = int((~np.isfinite(raw[number])).sum())
-        ends = [float(x) for e in (mean, iqm, gap, better) for x in e[:3]]
-        rows.append((name, scores.size, failed, *ends, name in clear))
-    return rows
-
-
-def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
-    """Return the settings whose mean difference is not zero (Holm 1979).
-
-    Of k differences that are left, those are clear whose interval of the confidence
-    `1 - ERRORS / k` lies on one side of zero, and of which Student's t is as unlikely;
-    then fewer are left, and so on. So no setting at all is called clear by chance in
-    95% of comparisons, however many there are. The intervals alone would not do: they
-    end at the range of ten differences, however high their confidence.
-
-    Args:
-        gaps: Differences from the baseline by setting, `[S, E]`.
-    """
-    # All have the same runs: ten that are all equal are enough, too.
-    if not gaps or not all(map(statistics.has_interval, gaps.values())):
-        return set()
-    chances = {name: chance_of(values) for name, values in gaps.items()}
-    left, clear = set(gaps), set[str]()
-    while left:
-        # Asked first: it costs nothing, and few of many settings pass it.
-        rare = [name for name in gaps if chances[name] < ERRORS / len(left)]
-        found = _off_zero(gaps, [name for name in rare if name in left], len(left))
-        if not found:
-            break
-        clear |= found
-        left -= found
-    return clear
-
-
-def _off_zero(
-    gaps: Mapping[str, np.ndarray], names: Sequence[str], left: int
-) -> set[str]:
-    """Those of some settings whose interval, one of `left`, lies on one side of zero.
-
-    What a setting is resampled with does not depend on the others, so that the fewer
-    resamples of later rounds are the first ones of the first round.
-    """
-    if not names:
-        return set()
-    options = {"confidence": 1 - ERRORS / left, "resamples": RESAMPLES * left}
-    tables = [gaps[name].reshape(len(gaps[name]), -1) for name in names]
-    if tables[0].shape[1] == 1:
-        # One column per setting: they all share the weights of the resamples.
-        found = statistics.mean_interval(np.concatenate(tables, 1), **options)
-        off = (found.low > 0) | (found.high < 0)
-    else:
-        ends = [statistics.estimate(table, "mean", **options) for table in tables]
-        off = [end.low > 0 or end.high < 0 for end in ends]
-    return {name for name, is_off in zip(names, off, strict=True) if is_off}
-
-
-def chance_of(differences: np.ndarray) -> float:
-    """Return how likely a mean as far from zero is by chance (Student 1908).
-
-    Args:
-        differences: Differences `[S, E]` or `[S]`; those of a seed are averaged first.
-    """
-    from scipy.special import stdtr
-
-    by_seed = differences.reshape(len(differences), -1).mean(1)
-    mean, spread = abs(by_seed.mean()), by_seed.std(ddof=1)
-    if spread == 0:
-        return float(mean == 0)
-    t = mean / spread * np.sqrt(len(by_seed))
-    return float(2 * stdtr(len(by_seed) - 1, -t))

@@ -17,9 +17,7 @@ from purerl.algorithms import name_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
-    check_known,
     check_mapping,
-    field_names,
     is_auto,
     part_kind,
 )
@@ -30,9 +28,6 @@ from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm
 # What a setting changes by (dotted) name of a field; a config of any algorithm; or an
 # evolution or its folder, for what it learned.
 Settings = Mapping[str, Mapping[str, Any] | TrainConfig | EvolutionResult | str | Path]
-# A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or
-# changes of the config by name, the field among them or not.
-Losses = Mapping[str, Any]
 # A value of at most so many numbers is written as it is.
 MOST_NUMBERS = 16
 _KINDS = (
@@ -158,40 +153,13 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
     for field, value in values.items():
         if field in _OTHERS_PLACE:
             raise ConfigError(f"it changes {field}, but {_OTHERS_PLACE[field]}.")
-        is_loss = part_kind(str(field)) == "loss"
-        changes[field] = (
-            _read_loss(value) if is_loss else serialise.parse_text(field, value)
-        )
-    return changes
-
-
-def _read_loss(value: Any) -> Any:
-    """Read a loss from its object, path, or text."""
-    if isinstance(value, Path):
-        return serialise.load_loss(value)
-    return serialise.parse_part(value, "loss")
-
-
-def settings_of(config: TrainConfig, field: str, losses: Losses) -> dict[str, Any]:
-    """Return the losses as settings: changes of the config by name, with the loss.
-
-    Raises:
-        ConfigError: a field that is no loss, no losses, or one that cannot be read.
-    """
-    known = [
-        name
-        for name in field_names(config)
-        if part_kind(name) == "loss" and getattr(config, name) is not None
-    ]
-    check_known(str(field), known, f"field: {type(config).__name__}'s losses: it")
-    check_mapping("losses", losses, "{'squared': purerl.losses.SquaredError()}")
-    settings = {}
-    for name, value in losses.items():
-        if isinstance(value, Mapping) and "type" not in value:
-            settings[name] = {field: getattr(config, field), **value}
+        if part_kind(str(field)) != "loss":
+            changes[field] = serialise.parse_text(field, value)
+        elif isinstance(value, Path):
+            changes[field] = serialise.load_part(value, "loss")
         else:
-            settings[name] = {field: _read_loss(value)}
-    return settings
+            changes[field] = serialise.parse_part(value, "loss")
+    return changes
 
 
 def described(setting: Setting) -> dict[str, Any]:

@@ -16,11 +16,9 @@ from purerl.serialise.configs import to_yaml as to_yaml
 from purerl.serialise.environments import env_name as env_name
 from purerl.serialise.environments import env_text as env_text
 from purerl.serialise.parts import IN_FILES as IN_FILES
-from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part
 from purerl.serialise.parts import parse_part as parse_part
 from purerl.serialise.parts import parse_terms as parse_terms
-from purerl.serialise.parts import save_loss as save_loss
 from purerl.serialise.parts import save_part as save_part
 from purerl.serialise.text import part_text as part_text
 from purerl.serialise.text import plain as plain

@@ -160,7 +160,7 @@ def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
     """
     path = Path(path)
     if not is_part(part):
-        raise ConfigError(f"save_{kind} takes a {kind}, got {part!r}.")
+        raise ConfigError(f"save_part takes a {kind}, got {part!r}.")
     if path.suffix not in SUFFIXES:
         raise ConfigError(
             f"a {kind} is written to {' or '.join(SUFFIXES)}, got {str(path)!r}."
@@ -199,8 +199,8 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
     except (*DAMAGE, TypeError):  # A header of other fields is a TypeError.
         raise ConfigError(
-            f"cannot read the {kind} {str(path)!r}: it is no file that purerl.save_"
-            f"{kind} of this version wrote, or it is damaged."
+            f"cannot read the {kind} {str(path)!r}: it is no file that "
+            "purerl.save_part of this version wrote, or it is damaged."
         ) from None
     if isinstance(part, Mapping) and "type" in part:
         return parse_part(part, asked)
@@ -208,27 +208,6 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         what = type(part).__name__
         raise ConfigError(f"{str(path)!r} holds no {kind}: there is {what} in it.")
     return part
-
-
-def save_loss(loss: Any, path: str | Path) -> Path:
-    """Write a loss: see `save_part`.
-
-    Raises:
-        ConfigError: another suffix than `.yaml` and `.npz`, or no loss.
-    """
-    return save_part(loss, path, "loss")
-
-
-def load_loss(path: str | Path) -> Any:
-    """Read a loss that `save_loss` or a person wrote.
-
-    Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
-    the command line `--value-loss path`.
-
-    Raises:
-        ConfigError: there is no such file, it is damaged, or it holds no loss.
-    """
-    return load_part(path, "loss")
 
 
 SUFFIXES = (".yaml", ".yml", ".npz")

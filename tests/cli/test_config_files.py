@@ -1,6 +1,7 @@
 """Config files that a person wrote: what is wrong in one is said in a sentence."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_text_that_looks_like_a_number_stays_text(text):
 
 READERS = {
     "a config": serialise.from_yaml,
-    "a loss": serialise.load_loss,
+    "a loss": partial(serialise.load_part, kind="loss"),
     "a device": load_device,
     "a flag": lambda path: flags.read_mapping(
         "env_kwargs", [f"a={Path(path).read_text()}"]

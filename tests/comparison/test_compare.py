@@ -10,6 +10,7 @@ import purerl
 from purerl import losses
 from purerl.cli import main
 from purerl.comparison import api
+from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
 from purerl.storage import folders
 from tests.comparison.small import (
@@ -19,6 +20,7 @@ from tests.comparison.small import (
     SLOW,
     SMALL,
 )
+from tests.helpers import assert_same_bits
 
 PLACE = "CartPole-v1"
 
@@ -52,17 +54,12 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
     assert result.subject == "settings"
 
 
-@pytest.mark.slow
-def test_losses_are_settings():
-    named = {"soft": "HuberError()", "hard": losses.HuberError(5.0)}
-    settings = {name: {"value_loss": loss} for name, loss in named.items()}
-    with purerl.share_programs():
-        one = purerl.compare_losses(CONFIG, "value_loss", named, **SMALL)
-        other = purerl.compare(CONFIG, settings, **SMALL)
-    assert one.subject == other.subject == "value_loss"
-    assert one.about == other.about
-    for measure, values in one.scores.items():
-        np.testing.assert_array_equal(values, other.scores[measure])
+def test_a_loss_is_an_object_a_path_or_text(tmp_path):
+    loss = losses.HuberError(5.0)
+    path = purerl.save_part(loss, tmp_path / "loss.npz")
+    for given in (loss, path, str(path), "HuberError(delta=5.0)"):
+        (setting,) = read_settings({"hard": {"value_loss": given}})
+        assert_same_bits(setting.values["value_loss"], loss)
 
 
 def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):

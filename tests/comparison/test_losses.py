@@ -9,12 +9,12 @@ from scipy import stats
 import purerl
 from purerl import losses
 from purerl.comparison import api
-from purerl.comparison import result as results
-from purerl.comparison.result import Comparison, Trained, chance_of, clear_of_zero
+from purerl.comparison.result import Comparison, Trained
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
+from purerl.report import comparison as results
 from purerl.report import statistics
-from purerl.report.comparison import ALL, ERRORS
+from purerl.report.comparison import ALL, ERRORS, chance_of, clear_of_zero
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4
@@ -29,10 +29,9 @@ def start(**changes):
 
 def compare(out=None, named=HUBER, environments=ENVIRONMENTS, **changes):
     options = {"lanes": LANES, "progress": False, **changes}
-    return purerl.compare_losses(
+    return purerl.compare(
         start(),
-        "value_loss",
-        named,
+        {name: {"value_loss": loss} for name, loss in named.items()},
         environments=environments,
         seeds=SEEDS,
         out=out,

@@ -100,7 +100,7 @@ def test_what_is_no_seed_is_refused(call, seed):
 
 TOOLS = (
     *(purerl.run, purerl.sweep, purerl.plan, purerl.pbt, purerl.halving, purerl.tune),
-    *(purerl.evolve, purerl.compare, purerl.compare_losses, purerl.train_schedules),
+    *(purerl.evolve, purerl.compare, purerl.train_schedules),
     purerl.drive,
 )
 

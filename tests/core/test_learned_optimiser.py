@@ -284,7 +284,7 @@ def test_a_part_comes_back_from_its_file_bit_for_bit(made, suffix, tmp_path):
         assert_same_bits(again, made)
         assert jax.tree.structure(again) == jax.tree.structure(made)
     with pytest.raises(ConfigError, match="no loss"):
-        purerl.load_loss(path)
+        purerl.load_part(path, "loss")
 
 
 @pytest.mark.parametrize("policy", [True, False])

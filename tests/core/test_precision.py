@@ -96,9 +96,9 @@ def test_what_a_tool_returns_is_the_same(tool, request):
 
 # What computes nothing in JAX, or only calls what does.
 WITHOUT_ARRAYS = (
-    "OpenES choice compiler_options load load_comparison load_evolution load_loss "
+    "OpenES choice compiler_options load load_comparison load_evolution "
     "load_part load_run load_search load_sweep load_tune log_policy loguniform "
-    "make_tracker networks_of pmap save_loss save_part share_programs track uniform "
+    "make_tracker networks_of pmap save_part share_programs track uniform "
     "use_all_cores"
 )
 

@@ -105,7 +105,7 @@ def test_evolution(here):
     found = names["comparison"]
     assert found.environments == ("CartPole-v1", "Acrobot-v1")
     assert found.baseline == "squared" and len(found.settings) == 5
-    loss = purerl.load_loss(here / "runs/my-evolution/value_loss.npz")
+    loss = purerl.load_part(here / "runs/my-evolution/value_loss.npz")
     assert type(loss) is type(names["learned"].value_loss)
     assert (here / "runs/my-evolution/transfer/comparison.csv").exists()
 

@@ -182,8 +182,8 @@ def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     folder = tmp_path / "evolution"
     for path in (folder / "value_loss.npz", tmp_path / "loss.yaml"):
         if not path.exists():
-            purerl.save_loss(result.loss, path)
-        again = purerl.load_loss(path)
+            purerl.save_part(result.loss, path)
+        again = purerl.load_part(path)
         assert_same_bits(again, result.loss)
         assert jax.tree.structure(again) == jax.tree.structure(result.loss)
     assert_same_bits(serialise.from_yaml(folder / "learned.yaml").value_loss, again)

@@ -68,8 +68,8 @@ def test_the_published_network_has_4353_numbers_and_the_drift_1152():
 )
 @pytest.mark.parametrize("suffix", [".npz", ".yaml"])
 def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
-    path = purerl.save_loss(loss, tmp_path / f"loss{suffix}")
-    again = purerl.load_loss(path)
+    path = purerl.save_part(loss, tmp_path / f"loss{suffix}")
+    again = purerl.load_part(path, "loss")
     assert type(again) is type(loss)
     assert jax.tree.structure(again) == jax.tree.structure(loss)
     as_floats = jax.tree.map(np.float32, (again, loss))
@@ -81,18 +81,18 @@ def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
 
 def test_what_is_no_artifact(tmp_path):
     with pytest.raises(ConfigError, match=r"written to .yaml or .yml or .npz"):
-        purerl.save_loss(losses.ClipDrift(), tmp_path / "loss.pkl")
+        purerl.save_part(losses.ClipDrift(), tmp_path / "loss.pkl", "loss")
     with pytest.raises(ConfigError, match="takes a loss"):
-        purerl.save_loss(losses.ClipDrift, tmp_path / "loss.npz")
+        purerl.save_part(losses.ClipDrift, tmp_path / "loss.npz", "loss")
     (tmp_path / "bad.npz").write_bytes(b"PK nothing")
     with pytest.raises(ConfigError, match="cannot read the loss"):
-        purerl.load_loss(tmp_path / "bad.npz")
+        purerl.load_part(tmp_path / "bad.npz", "loss")
     (tmp_path / "bad.yaml").write_text("gamma: 0.9")
     with pytest.raises(ConfigError, match="holds no loss"):
-        purerl.load_loss(tmp_path / "bad.yaml")
+        purerl.load_part(tmp_path / "bad.yaml", "loss")
     np.savez(tmp_path / "pickled.npz", header=np.array([{"a": 1}], object))
     with pytest.raises(ConfigError, match="cannot read the loss"):
-        purerl.load_loss(tmp_path / "pickled.npz")
+        purerl.load_part(tmp_path / "pickled.npz", "loss")
 
 
 def test_the_curve_of_a_value_loss_is_its_values_and_slopes():

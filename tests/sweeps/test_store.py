@@ -86,7 +86,7 @@ def test_a_loss_by_its_file_is_what_the_file_holds():
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/{name}.yaml" for name in "ab"]
         for file, eps in zip(files, (0.1, 0.3), strict=True):
-            purerl.save_loss(ClipDrift(eps), file)
+            purerl.save_part(ClipDrift(eps), file)
         axes = {"policy_loss": files}
         designs = (
             expand(axes),

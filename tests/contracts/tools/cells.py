@@ -19,11 +19,10 @@ TOOLS: dict[str, Tool] = {
         searching.evolve,
         searching.evolve_loss,
         searching.compare,
-        searching.compare_losses,
         training.data_parallel,
         training.evaluation,
         training.command_line,
     )
 }
 # They need programs of their own for every algorithm: `make test` tries the others.
-SLOW = ("evolve_loss", "compare", "compare_losses", "data_parallel")
+SLOW = ("evolve_loss", "compare", "data_parallel")

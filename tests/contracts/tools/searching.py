@@ -126,12 +126,8 @@ def evolve_loss(subject: Subject) -> str | None:
         return str(refused.value)
     _evolve(subject, others, names)
     named = {"own": {}, "evolved from": subject.other_losses}
-    found = purerl.compare_losses(
-        subject.config,
-        "value_loss",
-        named,
-        segment_updates=subject.length,
-        **COMPARED,
+    found = purerl.compare(
+        subject.config, named, segment_updates=subject.length, **COMPARED
     )
     _check_comparison(found)
     return None
@@ -187,24 +183,6 @@ def compare(subject: Subject) -> None:
         subject.config, settings, segment_updates=subject.length, **COMPARED
     )
     _check_comparison(result, same=True)
-
-
-def compare_losses(subject: Subject) -> str | None:
-    """`purerl.compare_losses`: likewise of losses."""
-    if not subject.other_losses:
-        with pytest.raises(ConfigError, match="no loss that can be repl") as refused:
-            purerl.compare_losses(subject.config, "value_loss", {"own": None})
-        return str(refused.value)
-    own = subject.config.value_loss
-    result = purerl.compare_losses(
-        subject.config,
-        "value_loss",
-        {"own": own, "same": own},
-        segment_updates=subject.length,
-        **COMPARED,
-    )
-    _check_comparison(result, same=True)
-    return None
 
 
 def _check_comparison(result: Comparison, same: bool = False) -> None:
