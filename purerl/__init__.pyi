@@ -55,11 +55,11 @@ from purerl.population.halving import HalvingResult as HalvingResult
 from purerl.population.halving import halving as halving
 from purerl.population.pbt import PBTResult as PBTResult
 from purerl.population.pbt import pbt as pbt
-from purerl.population.saved import load_search as load_search
 from purerl.population.schedules import ConfigSchedule as ConfigSchedule
 from purerl.population.schedules import Scheduled as Scheduled
 from purerl.population.schedules import train_schedules as train_schedules
 from purerl.population.search import BestMember as BestMember
+from purerl.population.search import load_search as load_search
 from purerl.report.folder import load as load
 from purerl.report.folder import track as track
 from purerl.report.playing import Evaluated as Evaluated

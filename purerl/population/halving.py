@@ -231,11 +231,6 @@ class HalvingResult(common.Result):
         return self.search.plan
 
     @cached_property
-    def points(self) -> Hyper:
-        """Hyperparameters of all members, `[S N]` each."""
-        return self.search.init().hyper
-
-    @cached_property
     def dataset(self) -> "xr.Dataset":
         """Points by rung: scores, hyperparameters, how far each was trained.
 
@@ -247,30 +242,26 @@ class HalvingResult(common.Result):
         import xarray as xr
 
         dims = ("seed", "point")
-        shape = len(self.seeds), self.size
-        trained = np.zeros(shape, int).ravel()
-        diverged_at = np.full(len(trained), -1)
-        scores = []
-        for step in self.steps:
-            alive, at = step.before.alive, step.outcome.diverged_at
-            trained[alive] = step.request.until
-            diverged_at[alive[at >= 0]] = at[at >= 0]
-            if step.request.until in self.plan.rungs:
-                scores.append(self.by_member(step, step.after.score))
+        ends = np.asarray(self.milestones[: len(self.steps)])
+        is_rung = np.isin(ends, self.plan.rungs)
+        scores = self.at_milestones(lambda step: step.after.score)[:, is_rung]
+        diverged_at = self.at_milestones(lambda step: step.outcome.diverged_at)
+        trained = self.at_milestones(lambda s: np.full(len(s.before.alive), 1.0))
         variables: dict[str, Any] = {
-            name: (dims, self.space.labelled(name, values.reshape(shape)))
-            for name, values in self.points.items()
+            **{name: (dims, self.hyper(name)[:, 0]) for name in self.space.axes},
+            "trained_updates": (
+                dims,
+                np.nanmax(trained * ends[:, None], axis=1).astype(int),
+            ),
+            "diverged_at": (dims, np.fmax.reduce(diverged_at, axis=1).astype(int)),
+            "score": ((*dims, "rung"), np.moveaxis(scores, 1, 2)),
         }
-        variables["trained_updates"] = (dims, trained.reshape(shape))
-        variables["diverged_at"] = (dims, diverged_at.reshape(shape))
-        stacked = np.stack(scores, -1) if scores else np.empty((*shape, 0))
-        variables["score"] = ((*dims, "rung"), stacked)
         for name, values in self.train().items():
             variables[name] = ((*dims, "segment"), values)
         coords = {
             "seed": list(self.seeds),
             "bracket": ("point", self.plan.bracket_of()),
-            "updates": ("rung", list(self.plan.rungs[: len(scores)])),
+            "updates": ("rung", ends[is_rung].tolist()),
         }
         return xr.Dataset(variables, coords=coords)
 
@@ -285,15 +276,9 @@ class HalvingResult(common.Result):
         data = self.dataset[names].assign(score=(("seed", "point"), scores))
         return data.to_dataframe().reset_index()
 
-    def lineage(self, seed: int, member: int) -> np.ndarray:
-        """Return the member itself, for every step: no member copies another."""
-        return np.full(len(self.steps), member)
-
     def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the one setting with which a member was trained."""
-        place = self.places(seed)[0] * self.size + member
-        numbers = {name: float(values[place]) for name, values in self.points.items()}
-        return ConfigSchedule((0,), (self.space.values(numbers),))
+        return super().schedule(seed, member).merged()
 
 
 DEFAULT_ETA = 3

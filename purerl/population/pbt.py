@@ -18,7 +18,6 @@ from purerl import auto
 from purerl.config import ConfigError
 from purerl.execution.programs import check_divides
 from purerl.population import search as common
-from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Hyper, Space, child_keys
 from purerl.report import plots
 from purerl.runner.manifest import with_values_of
@@ -76,23 +75,6 @@ def truncation(
         if fitness.diverged[member] or is_worse:
             parents[member] = parent
     return parents
-
-
-def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
-    """Return the members whose rounds led to the state that `member` ends with.
-
-    Args:
-        parents: Parents at every round's end, `[R, P]` (see `truncation`).
-        member: The number of the member after the last round.
-
-    Returns:
-        `[R]`, the member that trained it in each round.
-    """
-    line = np.empty(len(parents), int)
-    for number in reversed(range(len(parents))):
-        member = int(parents[number, member])
-        line[number] = member
-    return line
 
 
 class PBTSearch(common.PopulationSearch):
@@ -185,13 +167,11 @@ class PBTResult(common.Result):
 
         dims = ("seed", "round", "member")
         variables: dict[str, Any] = {
-            "score": (dims, self._rounds([step.after.score for step in self.steps])),
-            "diverged": (dims, self._rounds([s.after.diverged for s in self.steps])),
-            "parent": (dims, self._parents()),
+            "score": (dims, self.at_milestones(lambda step: step.after.score)),
+            "diverged": (dims, self.at_milestones(lambda step: step.after.diverged)),
+            "parent": (dims, self.parents()),
+            **{name: (dims, self.hyper(name)) for name in self.space.axes},
         }
-        for name in self.space.axes:
-            numbers = self._rounds([step.before.hyper[name] for step in self.steps])
-            variables[name] = (dims, self.space.labelled(name, numbers))
         for name, values in self.train().items():
             variables[name] = (("seed", "member", "segment"), values)
         coords = {
@@ -209,33 +189,6 @@ class PBTResult(common.Result):
         """Return a row per member and round, with hyperparameters and score."""
         names = ["score", "diverged", "parent", *self.space.axes]
         return self.dataset[names].to_dataframe().reset_index()
-
-    def lineage(self, seed: int, member: int) -> np.ndarray:
-        """Return the members `[R]` that trained, by round, what `member` ended with."""
-        return ancestors(self._parents()[self.places(seed)[0]], member)
-
-    def schedule(self, seed: int, member: int) -> ConfigSchedule:
-        """Return the hyperparameters that led to a member's final state."""
-        line = self.lineage(seed, member)
-        offset = self.places(seed)[0] * self.size
-        values = []
-        for step, who in zip(self.steps, line, strict=True):
-            hyper = step.before.hyper.items()
-            numbers = {name: float(x[offset + int(who)]) for name, x in hyper}
-            values.append(self.space.values(numbers))
-        starts = (0, *self.milestones[: len(self.steps) - 1])
-        return ConfigSchedule(starts, tuple(values))
-
-    def _parents(self) -> np.ndarray:
-        """Whose state each member has after each round, `[S, R, P]` within a search."""
-        return self._rounds([step.after.parents % self.size for step in self.steps])
-
-    def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
-        """One number per round and member, `[S, R, P]`."""
-        if not rows:
-            raise ConfigError("the search has not ended a round yet.")
-        pairs = zip(self.steps, rows, strict=True)
-        return np.stack([self.by_member(step, row) for step, row in pairs], 1)
 
 
 DEFAULT_ROUNDS = 20

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -21,15 +22,19 @@ from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
-from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner import manifest
+from purerl.runner.arguments import check_seeds, num_seeds, stored_folder
 from purerl.runner.options import FIXED, Saved, seeds_option
+from purerl.runner.trackers.group import Told
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
+from purerl.search.folder import FORMAT, restore, told_of
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.space.axes import axes_option, in_a_line, variable_of
+from purerl.space.axes import axes_option, from_dict, in_a_line, variable_of
 from purerl.storage import folders
+from purerl.storage.folders import keys_of
 from purerl.sweeps.groups import check_axes
 from purerl.train import make_policy
 from purerl.types import Array, PyTree
@@ -347,8 +352,25 @@ class BestMember(NamedTuple):
         return make_policy(self.config, to_device(self.state))
 
 
+def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
+    """Return the members whose milestones led to the state that `member` ends with.
+
+    Args:
+        parents: Parents after every milestone, `[M, N]`.
+        member: The number of the member after the last one.
+
+    Returns:
+        `[M]`, the member that trained it up to each milestone.
+    """
+    line = np.empty(len(parents), int)
+    for number in reversed(range(len(parents))):
+        member = int(parents[number, member])
+        line[number] = member
+    return line
+
+
 class Result(Shown):
-    """The base of the results of all searches over hyperparameters.
+    """The result of a search over hyperparameters: the course of every member.
 
     Args:
         search: The search.
@@ -410,17 +432,25 @@ class Result(Shown):
     def columns(self) -> Any:
         """Return the columns of the table."""
 
-    @abc.abstractmethod
+    def lineage(self, seed: int, member: int) -> np.ndarray:
+        """Return the members `[M]` that trained, by step, what `member` ended with."""
+        return ancestors(self.parents()[self.places(seed)[0]], member)
+
     def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the hyperparameters that led to a member's final state.
 
         `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
         with it again.
         """
-
-    @abc.abstractmethod
-    def lineage(self, seed: int, member: int) -> np.ndarray:
-        """Return the members `[R]` that trained, by step, what `member` ended with."""
+        line = self.lineage(seed, member)
+        offset = self.places(seed)[0] * self.size
+        values = []
+        for step, who in zip(self.steps, line, strict=True):
+            hyper = step.before.hyper.items()
+            numbers = {name: float(x[offset + int(who)]) for name, x in hyper}
+            values.append(self.space.values(numbers))
+        starts = (0, *self.milestones[: len(self.steps) - 1])
+        return ConfigSchedule(starts, tuple(values))
 
     def written(self) -> Self:
         """Write `summary.json` and the best config beside the records; return this."""
@@ -503,6 +533,36 @@ class Result(Shown):
         """Environment steps of fresh and of planned evaluations."""
         return sum(step.outcome.evaluation_steps for step in self.steps)
 
+    def at_milestones(self, read: Callable[[Step], np.ndarray]) -> np.ndarray:
+        """Return a number of each member at each milestone, `[S, M, N]`.
+
+        Args:
+            read: Reads it, for the members that a step trained; others have NaN.
+
+        Raises:
+            ConfigError: no milestone has been reached.
+        """
+        if not self.steps:
+            raise ConfigError("the search has not ended a round yet.")
+        return np.stack([self.by_member(step, read(step)) for step in self.steps], 1)
+
+    def hyper(self, name: str) -> np.ndarray:
+        """Return a hyperparameter up to each milestone, `[S, M, N]`, as it is shown."""
+        numbers = self._split([step.before.hyper[name] for step in self.steps])
+        return self.space.labelled(name, numbers)
+
+    def parents(self) -> np.ndarray:
+        """Return whose state each member has after each milestone, `[S, M, N]`."""
+        rows = np.tile(np.arange(len(self.search.everyone)), (len(self.steps), 1))
+        for row, step in zip(rows, self.steps, strict=True):
+            row[step.after.alive] = step.before.alive[step.after.parents]
+        return self._split(rows) % self.size
+
+    def _split(self, rows: Any) -> np.ndarray:
+        """Rows `[M, S N]` by search, `[S, M, N]`."""
+        shape = len(self.steps), len(self.seeds), self.size
+        return np.reshape(rows, shape).swapaxes(0, 1)
+
     def by_member(self, step: Step, values: np.ndarray) -> np.ndarray:
         """Return values of the members that a step trained, `[S, N, ...]`; else NaN."""
         shape, alive = (len(self.seeds), self.size), step.before.alive
@@ -532,3 +592,58 @@ class Result(Shown):
                 f"there is no search with seed {seed}; seeds are {list(self.seeds)}."
             )
         return [self.seeds.index(seed)]
+
+
+CLASSES = {
+    "pbt": ("PBTSearch", "PBTResult"),
+    "halving": ("HalvingSearch", "HalvingResult"),
+}
+
+
+def load_search(folder: str | Path, config: TrainConfig | None = None) -> Any:
+    """Read the folder of `purerl.pbt` or `purerl.halving`, also while it runs.
+
+    Args:
+        folder: Folder of the search.
+        config: Config in place of the stored one, where that names an environment
+            object.
+
+    Raises:
+        ConfigError: no search there, or a damaged one.
+    """
+    folder = stored_folder(folder)
+    stored = folders.load_kind(folder, tuple(CLASSES), FORMAT)
+    found, is_whole = _read(folder, stored, config)
+    # What was asked for is asked again, with the keys of then.
+    with keys_of(stored):
+        steps, states = restore(folder, found.search, with_states=is_whole)
+    if not is_whole:
+        env = found.space.bound.env.name
+        found.space.config = found.space.config.replace(env=env)
+    is_finished = len(steps) == len(found.milestones)
+    finished = Finished(steps, states if is_finished else None, {})
+    return _classes(stored["kind"])[1](found, finished, folder)
+
+
+def _read(
+    folder: Path, stored: dict[str, Any], config: TrainConfig | None = None
+) -> tuple[PopulationSearch, bool]:
+    """What search a folder holds, and whether its environment is known here."""
+    is_whole = True
+    if config is None:
+        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search")
+    space = Space(config, from_dict(stored["axes"]))
+    make, _ = _classes(stored["kind"])
+    return make(space, tuple(stored["seeds"]), stored["options"]), is_whole
+
+
+def _classes(kind: str) -> tuple[Any, Any]:
+    """The classes of a kind of search and of its result, of the module of its name."""
+    module = import_module(f"purerl.population.{kind}")
+    return tuple(getattr(module, name) for name in CLASSES[kind])  # type: ignore[return-value]
+
+
+def told_of_search(folder: Path) -> Told:
+    """Return what trackers are told of the folder of a search."""
+    stored = folders.load_kind(folder, tuple(CLASSES), FORMAT)
+    return told_of(folder, _read(folder, stored)[0].search)

@@ -26,8 +26,8 @@ from purerl.types import HostMetrics
 KINDS = {
     "run": ("purerl.report.folder", "read_run", "told_of_run"),
     "sweep": ("purerl.sweeps.result", "load_sweep", "told_of_sweep"),
-    "pbt": ("purerl.population.saved", "load_search", "told_of_search"),
-    "halving": ("purerl.population.saved", "load_search", "told_of_search"),
+    "pbt": ("purerl.population.search", "load_search", "told_of_search"),
+    "halving": ("purerl.population.search", "load_search", "told_of_search"),
     "tune": ("purerl.tuning.result", "load_tune", "told_of_study"),
     "evolution": ("purerl.meta.result", "load_evolution", "told_of_evolution"),
     folders.COMPARISON: (
