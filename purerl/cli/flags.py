@@ -75,16 +75,17 @@ def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) 
         options: The dataclass of the options.
         defaults: Defaults of flags in place of their own, by name of the option.
     """
-    types = {field.name: field.type for field in dataclasses.fields(options)}
-    fields = []
+    owned, fields = {field.name: field for field in dataclasses.fields(options)}, []
     for name, known in tools.options_of(options).items():
         for flag in known.flags:
-            kind = types[name] if flag.kind is None else flag.kind
-            kind = Repeated if kind is tools.Repeated else kind
+            kind = owned[name].type if flag.kind is None else flag.kind
+            absent = owned[name].default if flag.absent is ... else flag.absent
+            if kind is tools.Repeated:
+                kind, absent = Repeated, ()
             text = flag.help.replace("{tool}", options.tool)
             about = tyro.conf.arg(name=flag.word, metavar=flag.metavar, help=text)
-            default = dataclasses.field(default=defaults.get(name, flag.default))
-            fields.append((flag.name or name, Annotated[kind, about], default))
+            default = dataclasses.field(default=defaults.get(name, absent))
+            fields.append((flag.flag or name, Annotated[kind, about], default))
     return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
 
 
@@ -160,7 +161,7 @@ def read_options(options: type, parsed: Any) -> dict[str, Any]:
         ConfigError: a value that cannot be read.
     """
     return {
-        name: about.read(*(getattr(parsed, flag.name or name) for flag in about.flags))
+        name: about.read(*(getattr(parsed, flag.flag or name) for flag in about.flags))
         for name, about in tools.options_of(options).items()
         if about.flags
     }

@@ -20,9 +20,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.dry_run import Part, whole_runs
 from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.execution.memory import worker_limit
-from purerl.meta import presets as evolutions
 from purerl.meta import training as evolved
-from purerl.meta.setup import make_setup
+from purerl.meta.training import EvolutionSetup
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.report import plots, sweep_data, tables
@@ -189,7 +188,7 @@ def _plan_comparison(asked: Any) -> Planned:
 
 def _plan_evolution(asked: Any) -> Planned:
     """The agents of a generation, and the steps of all generations."""
-    setup = make_setup(asked)
+    setup = EvolutionSetup(asked)
     numbers = with_noun(setup.optimiser.genome.size, "number")
     note = f"; {with_noun(asked.generations, 'generation')}, for {numbers}"
     return evolved.planned(setup), note
@@ -224,7 +223,7 @@ class Evolution:
     preset: Annotated[
         str | None,
         flags.option(
-            f"Preset of an evolution: {', '.join(evolutions.names())}; or of the "
+            f"Preset of an evolution: {', '.join(evolved.preset_names())}; or of the "
             "config alone, which the flags change: "
             f"{', '.join(presets.names())}."
         ),
@@ -234,19 +233,19 @@ class Evolution:
 def _evolution(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
     """The config and the options of a preset of an evolution, or a config alone."""
     name = flags.option_before_parsing(argv, "preset")
-    if name not in evolutions.names():
+    if name not in evolved.preset_names():
         try:
             return base_config(argv), {}
         except ConfigError as error:
             if name is None or name in presets.names():
                 raise
-            known = f"Evolutions: {', '.join(evolutions.names())}."
+            known = f"Evolutions: {', '.join(evolved.preset_names())}."
             raise ConfigError(f"{error} {known}") from None
     for other in ("config", "algorithm"):
         if flags.option_before_parsing(argv, other):
             what = f"--preset {name} is a whole evolution"
             raise ConfigError(f"{what}; leave --{other} out.")
-    values = evolutions.load(name)
+    values = evolved.load_preset(name)
     config, strategy = values.pop("config"), values.get("strategy", "")
     if not isinstance(strategy, str):
         inner = (f"{k}={v!r}" for k, v in strategy.items() if k != "name")

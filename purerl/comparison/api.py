@@ -58,17 +58,9 @@ from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import check_fitness
-from purerl.space.points import (
-    Environments,
-    Task,
-    read_environments,
-    resolve_point,
-)
+from purerl.space.points import Environments, Task, read_environments, resolve_point
 from purerl.storage import folders
-from purerl.sweeps.groups import (
-    check_setting,
-    group_points,
-)
+from purerl.sweeps.groups import check_setting, group_points
 from purerl.train import Bound, Plan, bind
 from purerl.types import Array, Overrides
 
@@ -389,13 +381,11 @@ class _Loop:
         """Train what is missing, tell trackers, and compare."""
         with self.session as session:
             parts = _parts(self.asked, self._open(), self.tasks)
-            told = self.result.told()
-            session.begin(lambda: told.run, told.total)
-            told.tell(session.trackers)
+            session.begin(self.result.told)
             self._train(parts)
             if self.folder is not None:
                 self.result.save()
-            session.close(is_finished=True, files=told.files)
+            session.close(is_finished=True, files=self.result.told().files)
         return self.result
 
     def _open(self) -> list[Entry]:

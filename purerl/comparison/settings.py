@@ -14,13 +14,7 @@ import numpy as np
 
 from purerl import presets, serialise
 from purerl.algorithms import name_of
-from purerl.config import (
-    ConfigError,
-    TrainConfig,
-    check_mapping,
-    is_auto,
-    part_kind,
-)
+from purerl.config import ConfigError, TrainConfig, check_mapping, is_auto, part_kind
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.space.axes import literal
 from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm

@@ -18,11 +18,16 @@ from purerl import serialise
 from purerl.execution import format as text
 from purerl.execution.memory import require_listing, worker_limit
 from purerl.meta import result as results
-from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
-from purerl.meta.setup import EvolutionSetup, EvolveOptions, make_setup
-from purerl.meta.store import State
-from purerl.meta.training import Stopped, Training, start_key, strategy_keys
+from purerl.meta.result import State
+from purerl.meta.training import (
+    EvolutionSetup,
+    EvolveOptions,
+    Stopped,
+    Training,
+    start_key,
+    strategy_keys,
+)
 from purerl.runner.manifest import notes
 from purerl.runner.options import BEGUN, tool
 from purerl.runner.session import Session
@@ -123,7 +128,7 @@ class EvolutionLoop:
         """Return the state to go on from, equal in every process, and where to stop."""
         rows = int(hosts.broadcast(hosts.run_on_all(self._open_folder)))
         key, environments = start_key(self.key), len(self.setup.bounds)
-        state = store.fresh_state(self.optimiser, key, rows, environments)
+        state = results.fresh_state(self.optimiser, key, rows, environments)
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
         state = hosts.run_on_all(lambda: self._restored(state))
@@ -139,8 +144,8 @@ class EvolutionLoop:
             return asked.generations
         automatic = [bound.automatic for bound in setup.bounds]
         spec = {
-            "kind": store.KIND,
-            "format": store.FORMAT,
+            "kind": results.KIND,
+            "format": results.FORMAT,
             "config": serialise.to_dict(setup.config),
             "auto": dict(zip(setup.names, automatic, strict=True)),
             "settings": setup.settings,
@@ -152,7 +157,7 @@ class EvolutionLoop:
             "segment_updates": asked.segment_updates,
             "evosax": metadata.version("evosax"),
         }
-        stored = store.open_folder(self.folder, spec)
+        stored = results.open_folder(self.folder, spec)
         self.session.compare_versions(stored)
         if (before := stored["evosax"]) != spec["evosax"]:
             self.session.reporter.notify(
@@ -165,7 +170,7 @@ class EvolutionLoop:
         """Return the state in the folder's newest checkpoint, else the fresh one."""
         if self.folder is None:
             return state
-        restored = store.restore(self.folder, state)
+        restored = results.restore(self.folder, state)
         if restored is None:
             folders.refuse_lost_checkpoints(self.folder)
         return restored or state
@@ -200,7 +205,7 @@ class EvolutionLoop:
         known = np.vstack([state.fitness[:number], scores])
         check_progress(best_of_runs(known, self.setup.per_run))
         updated = self.optimiser.tell(key_tell, vectors, scores, strategy)
-        state = store.with_generation(
+        state = results.with_generation(
             state._replace(strategy=updated), vectors, scores, returns
         )
         state.sigma[number] = sigma
@@ -216,8 +221,8 @@ class EvolutionLoop:
         every = self.asked.snapshot_every
         if every and done // every > (done - self.setup.per_run) // every:
             mean = self.optimiser.mean(state.strategy)
-            store.save_snapshot(folder, done, state.best if mean is None else mean)
-        self.session.save(done, lambda: store.save(folder, state), force)
+            results.save_snapshot(folder, done, state.best if mean is None else mean)
+        self.session.save(done, lambda: results.save(folder, state), force)
 
     def _result(self, state: State, first: int) -> results.EvolutionResult:
         """The result; `first` is the generation that this call began with."""
@@ -298,6 +303,6 @@ def evolve(asked: EvolveOptions) -> results.EvolutionResult:
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    setup = make_setup(asked.going_on())
+    setup = EvolutionSetup(asked.going_on())
     require_listing(setup.runs_each, asked.config.total_timesteps)
     return EvolutionLoop(setup, make_workers(asked.devices)).run()

@@ -60,10 +60,8 @@ class Accumulator:
         self.sign = kinds.sign_of(kind)
         self.curve = np.zeros((num_runs, num_updates))
         self._is_known = np.zeros(num_runs, bool)
-        self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
         self.failed = np.zeros(num_runs, bool)
-        self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
 
     def add(self, segment: curves.Segment) -> float:
         """Take a segment; at most one slot of evaluations is filled in a run.
@@ -78,13 +76,9 @@ class Accumulator:
         start = first_known(returns, known)
         last = self.curve[:, first - 1] if first else 0.0
         values = hold(returns, known, np.where(self._is_known, last, start))
-        late = np.where(self._is_known, 0.0, start)
+        self.curve[~self._is_known, :first] = start[~self._is_known, None]
         self._is_known |= known.any(1)
         self.curve[:, first : segment.end] = values
-        self.curve[:, :first] += late[:, None]
-        self.sum += values.sum(1) + late * first
-        self.tail += values[:, max(0, self.first_of_tail - first) :].sum(1)
-        self.tail += late * max(0, first - self.first_of_tail)
         if self.measure == kinds.EVALUATION and segment.end == self.num_updates:
             returns = segment.evaluation["episode_return"]
             self.evaluated = returns[:, 0].mean(-1, dtype=float)
@@ -93,9 +87,9 @@ class Accumulator:
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
         if self.measure == kinds.TRAINING_CURVE:
-            value = self.sum / self.num_updates
+            value = self.curve.mean(1)
         elif self.measure == kinds.FINAL_RETURN:
-            value = self.tail / (self.num_updates - self.first_of_tail)
+            value = self.curve[:, -math.ceil(FINAL_SHARE * self.num_updates) :].mean(1)
         else:
             value = self.evaluated
         failed = self.failed | ~np.isfinite(value)

@@ -1,10 +1,11 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,9 +14,7 @@ from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.execution.format import say, with_noun
-from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.store import State, fresh_state
 from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
@@ -27,8 +26,198 @@ from purerl.runner.trackers import Member, TrackedRun
 from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
 from purerl.search.fitness import sign_of
-from purerl.storage import folders
-from purerl.types import HostMetrics, Overrides
+from purerl.storage import checkpoint, folders
+from purerl.storage.folders import FIELD, differences
+from purerl.types import HostMetrics, Overrides, PyTree
+
+KIND = "evolution"
+# Files written by a program that lays them out otherwise are not read.
+FORMAT = 1
+KEEP = 2
+
+
+class State(NamedTuple):
+    """The state that going on needs beside the settings. `G` generations, on the host.
+
+    Attributes:
+        done: The number of finished generations, int32 `[]`.
+        strategy: The state of the strategy, before generation `done`.
+        best: The vector of the best member so far, `[D]`.
+        best_fitness: The fitness of the best member so far, `[]`; NaN before the first.
+        best_generation: The generation of the best member so far, int32 `[]`; -1 before
+            the first.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
+        fitness: The worth of the members, `[G, P]`; NaN where a member failed, and from
+            `done` on.
+        returns: The mean return over members and rollouts that did not fail, `[G, E]`;
+            negated where the fitness is.
+        sigma: The strategy's sigma when it asked, `[G]`.
+        seconds: Seconds that each generation took, `[G]`.
+    """
+
+    done: np.ndarray
+    strategy: PyTree
+    best: np.ndarray
+    best_fitness: np.ndarray
+    best_generation: np.ndarray
+    anchors: np.ndarray
+    fitness: np.ndarray
+    returns: np.ndarray
+    sigma: np.ndarray
+    seconds: np.ndarray
+
+
+HISTORY = ("fitness", "returns", "sigma", "seconds")
+
+
+def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """Start an evolution's folder, or go on with it; return the manifest that holds.
+
+    A stored one's lanes win, and its `generations` may grow.
+
+    Raises:
+        ConfigError: see `purerl.storage.folders.open_folder`.
+    """
+
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        parts = {"config": FIELD, "settings": FIELD}
+        free = ("auto", "generations", "evosax", "options")
+        found = differences(stored, new, parts, free=free)
+        # Equal mappings may have another order, which is that of the vector's numbers.
+        before, now = (list(spec["settings"]["evolve"]) for spec in (stored, new))
+        if before != now and set(before) == set(now):
+            found.append(f"the order of evolve is {before} there and {now} here")
+        return found
+
+    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        generations = max(new["generations"], stored["generations"])
+        return {**stored, "options": new["options"], "generations": generations}
+
+    parts = "checkpoints", "snapshots"
+    return folders.open_folder(folder, spec, *parts, compare=compare, merge=merge)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Return an evolution's manifest.
+
+    Raises:
+        ConfigError: there is none, or it cannot be read, or it is of another kind.
+    """
+    return folders.load_kind(folder, KIND, FORMAT)
+
+
+def fresh_state(
+    optimiser: Optimiser, key: Any, generations: int, environments: int
+) -> State:
+    """Return the state before the first generation; its anchors are not known yet.
+
+    Args:
+        optimiser: The strategy over the genome.
+        key: The key of the strategy's first state, consumed.
+        generations: The number of generations of the whole evolution, G.
+        environments: The number of environments, E.
+    """
+    nan = np.array(np.nan, np.float32)
+    return State(
+        done=np.array(0, np.int32),
+        strategy=optimiser.init(key),
+        best=optimiser.genome.start(),
+        best_fitness=nan,
+        best_generation=np.array(-1, np.int32),
+        anchors=np.full((environments, 2), nan),
+        fitness=np.full((generations, optimiser.population), nan),
+        returns=np.full((generations, environments), nan),
+        sigma=np.full(generations, nan),
+        seconds=np.full(generations, nan),
+    )
+
+
+def with_generation(
+    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
+) -> State:
+    """Return the state with a generation's scores in its history, and the best member.
+
+    Args:
+        state: The state before the generation.
+        vectors: Vectors of the generation's members, `[P, D]`.
+        scores: The worth of the members, `[P]`; NaN where they failed.
+        returns: Returns of the members' runs, `[E, P, R]`.
+    """
+    number = int(state.done)
+    state = state._replace(
+        done=np.array(number + 1, np.int32),
+        fitness=state.fitness.copy(),
+        returns=state.returns.copy(),
+        sigma=state.sigma.copy(),
+        seconds=state.seconds.copy(),
+    )
+    state.fitness[number] = scores
+    known = np.isfinite(returns)
+    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
+    count = known.sum((1, 2))
+    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    if not np.isfinite(scores).any():
+        return state
+    best = int(np.nanargmax(scores))
+    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
+        return state
+    return state._replace(
+        best=vectors[best].copy(),
+        best_fitness=np.array(scores[best], np.float32),
+        best_generation=np.array(number, np.int32),
+    )
+
+
+def save(folder: Path, state: State) -> None:
+    """Write a state; a reader sees all of it or nothing.
+
+    Raises:
+        NotSavedError: see `purerl.storage.checkpoint.save`.
+    """
+    # A checkpoint holds members; an evolution is one.
+    tree = jax.tree.map(lambda x: np.asarray(x)[None], state._asdict())
+    checkpoint.save(folder / "checkpoints", int(state.done), tree, KEEP)
+
+
+def restore(folder: Path, like: State) -> State | None:
+    """Return the last state that was saved; None if there is none.
+
+    Args:
+        like: A fresh state: structure, and the number of generations.
+
+    Raises:
+        ConfigError: it is damaged, or of another config.
+    """
+    checkpoints = folder / "checkpoints"
+    if not checkpoint.steps(checkpoints):
+        return None
+    _, flat = checkpoint.restore(checkpoints)
+    for name in HISTORY:  # More generations may be asked for than when it was written.
+        known, all_of_them = flat.get(f"['{name}']"), getattr(like, name)
+        if known is not None:
+            missing = all_of_them[None, known.shape[1] :]
+            flat[f"['{name}']"] = np.concatenate([known, missing], 1)
+    found = checkpoint.unflatten(flat, like._asdict(), checkpoints)
+    return State(**jax.tree.map(lambda x: x[0], found))
+
+
+def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
+    """Write the solution `[D]` after a number of generations."""
+    tree = {"vector": vector}
+    checkpoint.save(folder / "snapshots", generation, tree, keep=sys.maxsize)
+
+
+def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
+    """Return solutions by number of finished generations.
+
+    Raises:
+        ConfigError: one is damaged.
+    """
+    snapshots = folder / "snapshots"
+    return {
+        step: checkpoint.restore(snapshots, step)[1]["['vector']"]
+        for step in checkpoint.steps(snapshots)
+    }
 
 
 class EvolutionResult(Shown):
@@ -176,7 +365,7 @@ class EvolutionResult(Shown):
         solution = self._optimiser.genome.solution
         return {
             generation: _applied(self.config, solution(vector))
-            for generation, vector in store.load_snapshots(self.out).items()
+            for generation, vector in load_snapshots(self.out).items()
         }
 
     def save(self, folder: Path) -> None:
@@ -282,7 +471,7 @@ def load_evolution(
             damaged.
     """
     folder = stored_folder(folder)
-    stored = store.load(folder)
+    stored = load(folder)
     is_whole = True
     if config is None:
         config, is_whole = manifest.read_or_stand_in(folder, stored, "load_evolution")
@@ -297,7 +486,7 @@ def load_evolution(
             stored["generations"],
             max(1, len(settings["environments"])),
         )
-    state, numbers = store.restore(folder, like), folders.read_summary(folder)
+    state, numbers = restore(folder, like), folders.read_summary(folder)
     if state is None:
         folders.refuse_lost_checkpoints(folder)
         raise ConfigError(f"nothing has been saved in {folder} yet.")
@@ -327,12 +516,12 @@ def tracked(
     """
     seed = int(settings["seed"])
     return TrackedRun(
-        name=name_of(folder, store.KIND),
+        name=name_of(folder, KIND),
         config={**serialise.to_dict(config), "evolution": settings},
         members={seed: Member("evolution", seed, {})},
         folder=folder,
         axis="generation",
-        kind=store.KIND,
+        kind=KIND,
     )
 
 
@@ -368,7 +557,7 @@ def tell(
             **{name: history[name][number].item() for name in names},
             **{f"return/{n}": x for n, x in zip(environments, returns, strict=True)},
         }
-        group.log(store.KIND, int(settings["seed"]), row)
+        group.log(KIND, int(settings["seed"]), row)
         group.flush()
 
 
@@ -385,9 +574,9 @@ def tracked_files(
     if not result.done:
         return {}
     result.save(drawn)
-    files = {f"{store.KIND}/{path.name}": path for path in sorted(drawn.iterdir())}
+    files = {f"{KIND}/{path.name}": path for path in sorted(drawn.iterdir())}
     started = (folders.CONFIG, folders.MANIFEST)
-    files |= files_of(result.out, **{store.KIND: started})(drawn)
+    files |= files_of(result.out, **{KIND: started})(drawn)
     try:
         for name, figure in {"evolution": result.plot(), **result.pictures()}.items():
             path = plots.save(figure, drawn / f"{name}.png")
@@ -405,7 +594,7 @@ def told_of_evolution(folder: Path) -> Told:
     Raises:
         ConfigError: nothing has been saved.
     """
-    result, stored = load_evolution(folder), store.load(folder)
+    result, stored = load_evolution(folder), load(folder)
     environments = list(stored["auto"])
     about = result._state, result.settings, stored["steps"], environments
     run = tracked(result.config, result.settings, folder)

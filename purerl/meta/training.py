@@ -16,26 +16,325 @@ whole run. All members begin their runs together, and all are held at once. Only
 lies between two runs is saved: who is stopped in the middle of one begins it again.
 """
 
+import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from importlib import resources
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
+from purerl import presets, serialise
+from purerl.acting.environment import resolve_env
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    check_known,
+    field_names,
+    nearest_divisors,
+    part_kind,
+)
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
 from purerl.execution.dry_run import Part
 from purerl.execution.memory import require_together
-from purerl.execution.programs import Members, Program, crossed
-from purerl.meta.fitness import Accumulator, OwnFitness, measured_anchors
-from purerl.meta.setup import EvolutionSetup, baseline_of
+from purerl.execution.programs import Members, Program, check_divides, crossed
+from purerl.meta import strategy as strategies
+from purerl.meta.fitness import (
+    KINDS,
+    Accumulator,
+    OwnFitness,
+    inner_config,
+    measured_anchors,
+    read_baselines,
+)
+from purerl.meta.genome import Genome, Names
+from purerl.runner.arguments import as_seed
+from purerl.runner.options import BEGUN, FIXED, Saved, memory_limit_option, option
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, default_lanes
+from purerl.scale.devices import Worker, as_count, default_lanes, required
+from purerl.search import fitness as kinds
 from purerl.search.fitness import is_own
-from purerl.train import Bound
+from purerl.space.points import Environments, read_environments
+from purerl.sweeps.groups import check_effects
+from purerl.train import Bound, bind, check_may_move
 from purerl.types import Array, Overrides
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolveOptions(Saved):
+    """The options of `purerl.evolve`."""
+
+    tool: ClassVar[str] = "evolve"
+
+    config: TrainConfig
+    evolve: Names = option(
+        dataclasses.MISSING,
+        "Fields to evolve, with commas between their names: value_loss; policy_loss; "
+        "optimiser.params; learning_rate,entropy_coef; env_params.length.",
+        doc="A field with float leaves, several, or names with scales; see "
+        "`purerl.meta.genome`.",
+        kind=str,
+        absent="",
+    )
+    _: dataclasses.KW_ONLY
+    strategy: str | Mapping[str, Any] | strategies.Strategy = option(
+        "open-es",
+        f"Evolution strategy: {', '.join(strategies.PRESETS)}, cma-es, sep-cma-es, "
+        "snes, pgpe, simple-ga, or another one of evosax; options follow its name in "
+        "brackets: open-es(sigma=0.05).",
+        doc="The strategy: a name with options (`'cma-es(sigma=0.2)'`), a mapping, or "
+        "`purerl.OpenES(...)`; see `purerl.Strategy`.",
+        kind=str,
+    )
+    population: int = option(
+        64, "Number of members of a generation.", check=required, keep=FIXED
+    )
+    generations: int = option(
+        100,
+        "Number of generations in all; what a folder holds may go on for more.",
+        check=required,
+    )
+    rollouts: int = option(
+        1,
+        "Number of training runs of each member in each environment.",
+        check=required,
+        keep=FIXED,
+    )
+    fitness: Any = kinds.fitness_option(
+        kinds.TRAINING_CURVE,
+        KINDS,
+        f"Score of a training run, one of {', '.join(KINDS)}; or a function "
+        "of your own, package.module:function.",
+        keep=FIXED,
+    )
+    environments: Environments = option(
+        (),
+        "Environments to train in; the config's own if not given.",
+        doc="Names of environments, changes of the config by name, or configs; the "
+        "config's own where not given.",
+        kind=tuple[str, ...],
+    )
+    baselines: Any = option(
+        None,
+        "Return of each environment that counts as 1; measured with the algorithm's "
+        "own loss if not given.",
+        doc="The return that counts 1 (or a pair, the returns that count 0 and 1), by "
+        "environment. Measured with the algorithm's own loss where there are several "
+        "environments and none are given.",
+        kind=tuple[float, ...],
+        absent=(),
+        read=lambda values: values or None,
+    )
+    seed: int = option(
+        0, "Seed of everything that is random.", check=as_seed, keep=FIXED
+    )
+    truncation: int | None = option(
+        None,
+        "Updates of a run that a generation trains, for persistent-es and "
+        "noise-reuse-es: the next one goes on with the same runs, until they end.",
+        check=as_count,
+        keep=FIXED,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    devices: Any = option(
+        None,
+        doc="Local devices to use; all of the default backend where not given.",
+    )
+    snapshot_every: int = option(
+        16,
+        "Generations between two snapshots of the solution, 0 for none.",
+        check=lambda name, value: required(name, value) if value else 0,
+        keep=BEGUN,
+    )
+
+
+class EvolutionSetup:
+    """A checked evolution.
+
+    Args:
+        asked: The options of the evolution.
+
+    Attributes:
+        asked: The options of the evolution.
+        config: The config that the population starts from.
+        optimiser: The strategy and the genome.
+        bounds: Config, environment and plan of each environment, E of them.
+        names: Names of the environments.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`, or None
+            where they must be measured.
+        settings: Settings that fix the result, as plain values.
+
+    Raises:
+        ConfigError: anything that cannot be evolved, or evolved so.
+    """
+
+    def __init__(self, asked: EvolveOptions) -> None:
+        self.asked, self.config = asked, asked.config
+        if asked.population < 2:
+            raise ConfigError("population must be at least 2: members are compared.")
+        tasks = read_environments(asked.config, asked.environments)
+        inner = (inner_config(task.config, asked.fitness) for task in tasks)
+        self.bounds: tuple[Bound, ...] = tuple(map(bind, inner))
+        self.names = tuple(task.name for task in tasks)
+        for bound in self.bounds:
+            kinds.check_own(asked.fitness, bound)
+        self.anchors = read_baselines(asked.baselines, self.names)
+        strategy = strategies.read_strategy(asked.strategy)
+        if len(tasks) == 1:
+            self.config = tasks[0].config  # What is learned is for this one.
+        genome = _genome(self.config, asked, self.bounds)
+        cut = _cut(strategy, asked, self.bounds)
+        self.optimiser = strategies.Optimiser(cut, genome, asked.population)
+        self.settings: dict[str, Any] = asked.kept(FIXED) | {
+            "evolve": genome.scales,
+            "strategy": strategy.to_dict(),
+            "environments": [
+                {n: serialise.plain(value, n) for n, value in task.changes.items()}
+                for task in tasks
+                if asked.environments
+            ],
+            "baselines": None if self.anchors is None else self.anchors.tolist(),
+        }
+
+    @property
+    def runs_each(self) -> int:
+        """Training runs of a generation in an environment."""
+        return self.asked.population * self.asked.rollouts
+
+    @property
+    def runs(self) -> int:
+        """Training runs of a generation."""
+        return len(self.bounds) * self.runs_each
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of a generation."""
+        steps = [self.updates(b) * b.plan.steps_per_update for b in self.bounds]
+        return sum(steps) * self.runs_each
+
+    @property
+    def per_run(self) -> int:
+        """Generations that a training run takes part in: 1 unless it is truncated."""
+        return self.bounds[0].plan.num_updates // self.updates(self.bounds[0])
+
+    def updates(self, bound: Bound) -> int:
+        """Updates of a training run in a generation."""
+        return self.asked.truncation or bound.plan.num_updates
+
+
+def _genome(
+    config: TrainConfig, asked: EvolveOptions, bounds: Sequence[Bound]
+) -> Genome:
+    """The numbers that are evolved, which the config of every environment has.
+
+    Raises:
+        ConfigError: a config does not have them, nothing reads them, or they would have
+            to change while agents train and cannot.
+    """
+    genome = Genome(config, resolve_env(config), asked.evolve)
+    for bound in bounds:
+        if len(bounds) > 1:
+            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+        if asked.truncation not in (None, bound.plan.num_updates):
+            why = "and truncation changes numbers while agents train"
+            check_may_move(bound, genome.values, why)
+    runs = ((bound, genome.values) for bound in bounds)
+    check_effects(runs, genome.scales, "in an evolution")
+    return genome
+
+
+def _cut(
+    strategy: strategies.Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
+) -> strategies.Strategy:
+    """The strategy, told how much of a run a generation trains, where runs are cut.
+
+    Raises:
+        ConfigError: runs cannot be cut so, or would stay unfinished.
+    """
+    updates = sorted({bound.plan.num_updates for bound in bounds})
+    name, cut = strategy.name, asked.truncation
+    if cut is None:
+        if name in strategies.TRUNCATED:
+            raise ConfigError(
+                f"strategy: {name} needs truncation, the number of updates that a "
+                f"generation trains: a divisor of the run's {updates[0]:,}."
+            )
+        return strategy
+    hosts.require_one(
+        "an evolution with truncation",
+        "Its runs are held from generation to generation: start one per host, with a "
+        "seed and a folder of its own.",
+    )
+    if not strategies.may_cut(name):
+        raise ConfigError(
+            f"truncation must be left out with {name}, which compares members with "
+            "earlier ones; take persistent-es or noise-reuse-es."
+        )
+    if len(updates) > 1 or updates[0] % cut:
+        raise ConfigError(
+            f"truncation must divide the updates of a run ({updates[0]:,}), which must "
+            f"be the same in all environments, got {cut:,}; take "
+            f"{nearest_divisors(updates[0], cut)}, or change total_timesteps."
+        )
+    if asked.generations % (per_run := updates[0] // cut):
+        raise ConfigError(
+            f"generations must be a multiple of {per_run} with truncation={cut:,}, got "
+            f"{asked.generations:,}."
+        )
+    reason = "a generation's part of a run is whole segments"
+    check_divides(asked.segment_updates, cut, "truncation", reason)
+    if asked.fitness.removeprefix(kinds.NEGATIVE) != kinds.TRAINING_CURVE:
+        raise ConfigError(
+            f"fitness must be {kinds.TRAINING_CURVE} with truncation, got "
+            f"{asked.fitness}."
+        )
+    if name not in strategies.TRUNCATED:
+        return strategy
+    if strategy.shaping not in ("auto", "none") or strategy.sigma_decay != 1.0:
+        # It adds up what the parts of a run were worth, with noise that may outlast a
+        # generation.
+        raise ConfigError(
+            f"strategy: shaping must be none and sigma_decay 1 with {name}, got "
+            f"{strategy.shaping!r} and {strategy.sigma_decay:g}."
+        )
+    options = {**strategy.options, "T": updates[0], "K": cut}
+    return dataclasses.replace(strategy, options=options)
+
+
+def baseline_of(bound: Bound, genome: Genome) -> Bound:
+    """Return the same training, with the algorithm's own parts for evolved ones."""
+    defaults = type(bound.asked)()
+    changes = {
+        name: getattr(defaults, name)
+        for name in {name.split(".")[0] for name in genome.values}
+        if part_kind(name) in ("loss", "rule")
+    }
+    return bind(bound.asked.replace(**changes))
+
+
+_PRESETS = resources.files(presets) / "evolve"
+
+
+def preset_names() -> tuple[str, ...]:
+    """Return the names of evolutions, for `purerl evolve --preset NAME`."""
+    return presets.names_in(_PRESETS)
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Return arguments of `purerl.evolve`, the config among them.
+
+    Raises:
+        ConfigError: no such preset.
+    """
+    text = presets.find(name, _PRESETS, "evolution preset").read_text()
+    values = serialise.read_yaml(text)
+    for entry in values:
+        check_known(str(entry), field_names(EvolveOptions), name)
+    return {**values, "config": serialise.from_dict(values["config"])}
+
 
 # From one run nobody can tell whether a baseline is clear of zero.
 BASELINE_ROLLOUTS = 8
@@ -73,41 +372,17 @@ def baseline_keys(key: Array, rollouts: int) -> Array:
     return jax.random.split(jax.random.fold_in(key, _BASELINE), rollouts)
 
 
-class Population(NamedTuple):
-    """Members that all train with the same keys; the rollouts of a member are fastest.
-
-    Attributes:
-        keys: Keys of the runs of each member, `[R]`.
-        overrides: Values that are evolved, leaves `[P, ...]`, on the host.
-        size: The number of members, P.
-    """
-
-    keys: Array
-    overrides: Overrides
-    size: int
-
-    @property
-    def num_runs(self) -> int:
-        """The number of runs in an environment."""
-        return self.size * self.keys.shape[0]
-
-    def runs(self, rows: np.ndarray | None = None) -> Members:
-        """Return some of the runs by their numbers, or all."""
-        rows = np.arange(self.num_runs) if rows is None else rows
-        return crossed(self.keys, self.overrides, rows)
+def all_runs(keys: Array, overrides: Overrides, size: int) -> Members:
+    """Return the runs of `size` members with the same keys; rollouts are fastest."""
+    return crossed(keys, overrides, np.arange(size * keys.shape[0]))
 
 
 class _Unfinished:
     """The truncated runs of all members in one environment, from their beginning on."""
 
     def __init__(
-        self,
-        program: Program,
-        population: Population,
-        fitness: str,
-        workers: list[Worker],
+        self, program: Program, members: Members, fitness: str, workers: list[Worker]
     ) -> None:
-        members = population.runs()
         num_blocks = -(-members.size // program.lanes)
         require_together(program.memory(), program.lanes, num_blocks, workers)
         self.cohort = Cohort(program, members, workers)
@@ -115,12 +390,12 @@ class _Unfinished:
         updates = program.bound.plan.num_updates
         self.curve = Accumulator(fitness, members.size, updates)
 
-    def part(self, population: Population, updates: int) -> np.ndarray:
+    def part(self, overrides: Overrides, updates: int) -> np.ndarray:
         """Train some updates more; return the worth of each run in them, `[P * R]`."""
-        self.cohort.set_overrides(population.runs().overrides)
-        before = self.curve.sum.copy()
+        self.cohort.set_overrides(overrides)
+        before = self.curve.curve.sum(1)
         train_until(self.cohort, self.cohort.update + updates, self.curve)
-        earned = self.curve.sign * (self.curve.sum - before) / updates
+        earned = self.curve.sign * (self.curve.curve.sum(1) - before) / updates
         failed = self.curve.failed | ~np.isfinite(earned)
         return np.where(failed, np.nan, earned).astype(np.float32)
 
@@ -168,8 +443,8 @@ class Training:
         """
         began = time.perf_counter()
         keys = rollout_keys(self.key, 0, self.setup.asked.rollouts)
-        population = Population(keys, _example(self.setup), 1)
-        self.programs = self._compiled(self.setup.bounds, population, self.lanes)
+        members = all_runs(keys, _example(self.setup), 1)
+        self.programs = self._compiled(self.setup.bounds, members, self.lanes)
         self.lanes = self.programs[0].lanes
         self.compile_seconds = time.perf_counter() - began
 
@@ -199,21 +474,22 @@ class Training:
         setup, asked = self.setup, self.setup.asked
         run, part = divmod(number, setup.per_run)
         keys = rollout_keys(self.key, run, asked.rollouts)
-        population = Population(keys, overrides, asked.population)
+        population = keys, overrides, asked.population
         if asked.truncation is None:
-            return self._train(self.programs, population, on_runs, is_stopped)
+            return self._train(self.programs, *population, on_runs, is_stopped)
+        members = all_runs(*population)
         if part == 0:
             self._unfinished = []  # Their memory is needed for the new ones.
             self._unfinished = [
-                _Unfinished(program, population, asked.fitness, self.workers)
+                _Unfinished(program, members, asked.fitness, self.workers)
                 for program in self.programs
             ]
         fitness = []
         for unfinished in self._unfinished:
             if is_stopped():
                 raise Stopped
-            fitness.append(unfinished.part(population, asked.truncation))
-            on_runs(population.num_runs)
+            fitness.append(unfinished.part(members.overrides, asked.truncation))
+            on_runs(members.size)
         split = (len(setup.bounds), asked.population, asked.rollouts)
         return np.stack(fitness).reshape(split)
 
@@ -226,18 +502,17 @@ class Training:
         """
         genome = self.setup.optimiser.genome
         rollouts = max(self.setup.asked.rollouts, BASELINE_ROLLOUTS)
-        population = Population(baseline_keys(self.key, rollouts), {}, 1)
+        keys = baseline_keys(self.key, rollouts)
         bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
-        programs = self._compiled(bounds, population, lanes)
-        fitness = self._train(programs, population, lambda _: None, is_stopped)
+        programs = self._compiled(bounds, all_runs(keys, {}, 1), lanes)
+        fitness = self._train(programs, keys, {}, 1, lambda _: None, is_stopped)
         return measured_anchors(fitness[:, 0], self.setup.names)
 
     def _compiled(
-        self, bounds: Sequence[Bound], population: Population, lanes: int
+        self, bounds: Sequence[Bound], members: Members, lanes: int
     ) -> list[Program]:
         """A program per environment, at one width that fits in every process."""
-        members = population.runs()
 
         def fitted(lanes: int) -> list[Program]:
             """The programs, all as wide as the narrowest that fits here."""
@@ -260,7 +535,9 @@ class Training:
     def _train(
         self,
         programs: Sequence[Program],
-        population: Population,
+        keys: Array,
+        overrides: Overrides,
+        size: int,
         on_runs: OnRuns,
         is_stopped: Callable[[], bool],
     ) -> np.ndarray:
@@ -268,17 +545,23 @@ class Training:
 
         Under `jax.distributed` each process trains its share.
         """
-        keys = jax.device_put(population.keys, jax.local_devices()[0])
-        here, kind = population._replace(keys=keys), self.setup.asked.fitness
-        fitness = np.zeros((len(programs), population.num_runs), np.float32)
+        here, kind = (
+            jax.device_put(keys, jax.local_devices()[0]),
+            self.setup.asked.fitness,
+        )
+        num_runs = size * keys.shape[0]
+        fitness = np.zeros((len(programs), num_runs), np.float32)
         # The longest runs first.
         order = np.argsort([-program.steps_each for program in programs], kind="stable")
         jobs = [
-            Job(programs[number], partial(here.runs, rows), (number, rows))
-            for number in order.tolist()
-            for rows in rows_of(
-                population.num_runs, programs[number].lanes * self.chunk_blocks
+            Job(
+                programs[number],
+                partial(crossed, here, overrides, rows),
+                (number, rows),
             )
+            for number in order.tolist()
+            for program in [programs[number]]
+            for rows in rows_of(num_runs, program.lanes * self.chunk_blocks)
         ]
 
         def reducer(job: Job) -> Accumulator:
@@ -295,7 +578,7 @@ class Training:
         hosts.run_on_all(lambda: stream(mine, self.workers, reducer, keep, is_stopped))
         if hosts.all_any(np.array([is_stopped()]))[0]:
             raise Stopped
-        split = (len(programs), population.size, -1)
+        split = (len(programs), size, -1)
         return hosts.all_sum(fitness).reshape(split)
 
 
@@ -310,7 +593,7 @@ def planned(setup: EvolutionSetup) -> list[Part]:
     """Return what all generations train, an environment a part, for a dry run."""
     asked, each = setup.asked, setup.runs_each
     keys = rollout_keys(jax.random.key(0), 0, asked.rollouts)
-    runs = Population(keys, _example(setup), 1).runs()
+    runs = all_runs(keys, _example(setup), 1)
     of_update = [b.plan.steps_per_update * setup.updates(b) for b in setup.bounds]
     return [
         Part(bound, each, asked.generations * each * steps, runs)

@@ -30,8 +30,16 @@ from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
 from purerl.search.drive import Finished
-from purerl.search.folder import FORMAT, restore, told_of
-from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.search.protocol import (
+    FORMAT,
+    Outcome,
+    Request,
+    Row,
+    Search,
+    Step,
+    restore,
+    told,
+)
 from purerl.space.axes import axes_option, from_dict, in_a_line, variable_of
 from purerl.storage import folders
 from purerl.storage.folders import keys_of
@@ -646,4 +654,6 @@ def _classes(kind: str) -> tuple[Any, Any]:
 def told_of_search(folder: Path) -> Told:
     """Return what trackers are told of the folder of a search."""
     stored = folders.load_kind(folder, tuple(CLASSES), FORMAT)
-    return told_of(folder, _read(folder, stored)[0].search)
+    search = _read(folder, stored)[0].search
+    steps, _ = restore(folder, search, with_states=False)
+    return told(search, steps, folder, is_whole=True)

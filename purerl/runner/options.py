@@ -38,32 +38,19 @@ class Repeated:
     """The type of a flag that may be given several times: a tuple of texts."""
 
 
-class Flag(NamedTuple):
-    """A flag of the command line.
-
-    Attributes:
-        help: A sentence that can be read without any other.
-        name: The flag's name, with underscores; the option's where it is empty.
-        kind: The type of the flag's value; the option's where it is None.
-        default: The value where the flag is not given.
-        word: The flag as it is typed, where Python has no such name.
-        metavar: What the help calls its value, where that is not its type.
-    """
-
-    help: str
-    name: str = ""
-    kind: Any = None
-    default: Any = None
-    word: str | None = None
-    metavar: str | None = None
-
-
 class Option(NamedTuple):
-    """An option beside its name, its type and its default.
+    """An option beside its name, its type and its default; or a further flag of one.
 
     Attributes:
-        doc: What the documentation of the keyword says.
-        flags: The flags that the option is read from; none where it has none.
+        help: The help of the flag, a sentence that can be read without any other; an
+            option without one has no flag.
+        doc: What the documentation of the keyword says, where it is more than `help`.
+        flag: The flag's name, with underscores, where it is not the option's.
+        kind: The type of the flag's value, where it is not the option's.
+        absent: The value where the flag is not given, where it is not the default.
+        word: The flag as it is typed, where Python has no such name.
+        metavar: What the help calls the flag's value, where that is not its type.
+        also: Further flags that the option is read from.
         read: Makes the option's value of those of its flags.
         check: Returns the value, from the option's name and what was given for it, or
             refuses it.
@@ -71,76 +58,64 @@ class Option(NamedTuple):
             not.
     """
 
-    doc: str
-    flags: tuple[Flag, ...]
-    read: Callable[..., Any]
-    check: Callable[[str, Any], Any] | None
-    keep: str
+    help: str = ""
+    doc: str = ""
+    flag: str = ""
+    kind: Any = None
+    absent: Any = ...
+    word: str | None = None
+    metavar: str | None = None
+    also: "tuple[Option, ...]" = ()
+    read: Callable[..., Any] = lambda value: value
+    check: Callable[[str, Any], Any] | None = None
+    keep: str = ""
+
+    @property
+    def flags(self) -> "tuple[Option, ...]":
+        """The flags that the option is read from; none where it has no help."""
+        return (self, *self.also) if self.help else ()
 
 
-def option(
-    default: Any,
-    help: str = "",
-    *,
-    doc: str = "",
-    flag: str = "",
-    kind: Any = None,
-    absent: Any = ...,
-    word: str | None = None,
-    metavar: str | None = None,
-    also: Sequence[Flag] = (),
-    read: Callable[..., Any] = lambda value: value,
-    check: Callable[[str, Any], Any] | None = None,
-    keep: str = "",
-) -> Any:
+def option(default: Any, help: str = "", **about: Any) -> Any:
     """Return a field of a dataclass of options.
 
     Args:
         default: The default of the keyword, and of the flag.
         help: The help of the flag; an option without one has no flag.
-        doc: What the documentation of the keyword says, where it is more than `help`.
-        flag: The name of the flag, where it is not the keyword's.
-        kind: The type of the flag, where it is not the keyword's.
-        absent: The default of the flag, where it is not the keyword's.
-        word: See `Flag`.
-        metavar: See `Flag`.
-        also: Further flags that the value is read from.
-        read: See `Option`.
-        check: See `Option`.
-        keep: See `Option`.
+        **about: What else there is to say; see `Option`.
     """
-    if absent is ...:
-        absent = () if kind is Repeated else default
-    flags = (Flag(help, flag, kind, absent, word, metavar), *also) if help else ()
-    about = Option(doc or help, flags, read, check, keep)
-    return dataclasses.field(default=default, metadata={"option": about})
+    known = Option(help, **about)
+    return dataclasses.field(default=default, metadata={"option": known})
 
 
 MEMORY_LIMIT = "Bytes for training, such as 2GB; most of what is free if not given."
-FIRST_SEED = Flag(
-    "Number of the first seed; the others follow it.", "first_seed", int, 0
+FIRST_SEED = Option(
+    "Number of the first seed; the others follow it.",
+    flag="first_seed",
+    kind=int,
+    absent=0,
 )
-TRACKING_URI = Flag(
+TRACKING_URI = Option(
     "Address of MLflow's store; MLFLOW_TRACKING_URI, else sqlite:///mlflow.db, if not "
     "given.",
-    "tracking_uri",
-    str | None,
+    flag="tracking_uri",
+    kind=str | None,
+    absent=None,
 )
 
 
-def seeds_option(default: int, help: str, *, name: str = "seeds", doc: str = "") -> Any:
+def seeds_option(default: int, help: str, *, name: str = "seeds") -> Any:
     """Return the option of a number of seeds, which are then 0, 1, ..., or of which.
 
     Args:
         default: The number where none is given.
         help: The help of the flag.
         name: The name of the option.
-        doc: What the documentation of the keyword says, where it is more than `help`.
     """
     return option(
         default,
         help,
-        doc=f"{doc or help} Their seeds are then 0, 1, ...; or the seeds themselves.",
+        doc=f"{help} Their seeds are then 0, 1, ...; or the seeds themselves.",
         kind=int,
         also=(FIRST_SEED,),
         read=lambda number, first: range(first, first + required(name, number)),
@@ -351,7 +326,9 @@ def _documented(text: str, options: type) -> str:
     """The docstring of a function with what its options say, as its arguments."""
     text = inspect.cleandoc(text)
     lines = [
-        textwrap.fill(f"{name}: {about.doc}", 84, subsequent_indent="    ")
+        textwrap.fill(
+            f"{name}: {about.doc or about.help}", 84, subsequent_indent="    "
+        )
         for name, about in options_of(options).items()
     ]
     args = textwrap.indent("\n".join(lines), "    ")

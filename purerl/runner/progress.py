@@ -9,12 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from purerl.execution.format import (
-    STDERR,
-    format_count,
-    format_duration,
-    in_notebook,
-)
+from purerl.execution.format import STDERR, format_count, format_duration, in_notebook
 from purerl.metrics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.

@@ -31,7 +31,7 @@ from purerl.runner.arguments import (
     num_seeds,
     split_seed,
 )
-from purerl.runner.options import Flag, Saved, option, seeds_option, tool
+from purerl.runner.options import Option, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import Records, stack_rows
 from purerl.runner.session import Session
@@ -46,7 +46,7 @@ from purerl.runner.start import (
     with_values_of_start,
 )
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Notify
+from purerl.runner.trackers.group import Notify, Told
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
@@ -124,12 +124,12 @@ class RunOptions(Saved):
         metavar="RUN[:SEED]",
         kind=str | None,
         also=(
-            Flag(
+            Option(
                 "Parts of the agents that are taken over from --from: networks, all "
                 "(to go on), or names of parts, such as actor.torso.",
-                "from_parts",
-                str,
-                NETWORKS,
+                flag="from_parts",
+                kind=str,
+                absent=NETWORKS,
             ),
         ),
         read=_read_start,
@@ -199,8 +199,8 @@ class RunLoop:
         for line in self._where_it_goes_on(restored):
             session.reporter.info(line)
         config = serialise.to_dict(self.bound.config)
-        session.begin(lambda: describe(self.folder, config, self.seeds))
-        self.records.send_missing(session.trackers)
+        about = self.folder, config, self.seeds
+        session.begin(lambda: Told(describe(*about), None, self.records.send_missing))
         if restored and self.first >= self.total:
             result = self._result(self._unflattened(restored), self.first)
         else:

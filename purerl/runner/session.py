@@ -5,7 +5,7 @@ and saves checkpoints now and then:
 
     with Session(asked) as session:
         ...  # open the folder, and read what has been trained
-        session.begin(run)
+        session.begin(told)
         with session.interrupt, session.reporter:
             while not session.is_stopped:
                 ...  # train, tell `session.trackers`, move `session.reporter`
@@ -19,8 +19,8 @@ from typing import Any, Self
 
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Options
-from purerl.runner.trackers import TrackedRun, Tracker, choose
-from purerl.runner.trackers.group import Files, Group
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.group import Files, Group, Told, no_files
 from purerl.scale import hosts
 from purerl.storage import folders
 from purerl.storage.checkpoint import NotSavedError, Pace
@@ -93,18 +93,18 @@ class Session:
         if note and hosts.index() == 0:
             self.reporter.notify(note)
 
-    def begin(
-        self, run: Callable[[], TrackedRun], total: int | None = None, **how: Any
-    ) -> None:
-        """Open the trackers; they say where to look at what they write.
+    def begin(self, make: Callable[[], Told]) -> None:
+        """Open the trackers, and tell them what has been trained before.
+
+        They say where to look at what they write.
 
         Args:
-            run: Makes the description of what begins.
-            total: Number of pieces that they will be told; see `Group.begin`.
-            **how: Further arguments of `Group.begin`.
+            make: Makes what they are told.
         """
         if self.trackers:
-            self.trackers.begin(run(), self.reporter.notify, total, **how)
+            told, notify = make(), self.reporter.notify
+            self.trackers.begin(told.run, notify, told.total, told.is_fixed)
+            told.tell(self.trackers)
 
     def is_due(self, number: int) -> bool:
         """Return whether it is time for a checkpoint, which has not been tried yet."""
@@ -137,7 +137,7 @@ class Session:
                 self.reporter.notify(f"{error} Training goes on without it.")
             self._is_disk_full = True
 
-    def close(self, is_finished: bool, files: Files = lambda folder: {}) -> None:
+    def close(self, is_finished: bool, files: Files = no_files) -> None:
         """Wait for the trackers, and close them.
 
         Args:

@@ -25,7 +25,6 @@ from purerl.runner.session import Session
 from purerl.runner.trackers.group import begin_anew
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
-from purerl.search import folder as store
 from purerl.search import protocol
 from purerl.types import PyTree
 
@@ -137,9 +136,7 @@ class _SearchLoop:
                 self._open(self.out)
             self.first = session.saved_at = len(self.steps)
             session.expect(sum(search.steps), sum(search.steps[: self.first]))
-            session.begin(lambda: store.tracked(search, self.out))
-            for count in range(self.first):
-                store.tell(session.trackers, search, self.steps[: count + 1])
+            session.begin(lambda: protocol.told(search, self.steps, self.out))
             request = self._ask()
             if request is None:
                 session.reporter.info(f"the search in {self.out} had finished")
@@ -147,7 +144,8 @@ class _SearchLoop:
             else:
                 finished = self._train(request)
             is_finished = finished.states is not None
-            session.close(is_finished, store.tracked_files(self.out))
+            files = protocol.told(search, self.steps, self.out).files
+            session.close(is_finished, files)
         return finished
 
     def _open(self, folder: Path) -> None:
@@ -159,14 +157,14 @@ class _SearchLoop:
             "lanes_asked": asked.lanes,
             "segment_updates_asked": asked.segment_updates,
         }
-        stored = store.open_folder(folder, search, widths, asked.extend)
+        stored = protocol.open_folder(folder, search, widths, asked.extend)
         self.session.compare_versions(stored)
-        is_extended = store.is_longer(stored, search)
-        self.steps, self.states = store.restore(folder, search, is_extended)
+        is_extended = protocol.is_longer(stored, search)
+        self.steps, self.states = protocol.restore(folder, search, is_extended)
         if is_extended:
             begin_anew(folder, sum(bool(search.rows(step)) for step in self.steps))
         if asked.extend:
-            store.extend_folder(folder, search)
+            protocol.extend_folder(folder, search)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]
 
     def _ask(self) -> protocol.Request | None:
@@ -258,9 +256,9 @@ class _SearchLoop:
         after = search.tell(before, request, outcome)
         step = protocol.Step(request, outcome, before, after)
         if self.out is not None:
-            store.save_step(self.out, number, step)
+            protocol.save_step(self.out, number, step)
         self.steps.append(step)
-        store.tell(self.session.trackers, search, self.steps)
+        protocol.tell(self.session.trackers, search, self.steps)
 
     def _fresh(self, request: protocol.Request) -> Cohort:
         self.cohort = None  # Its memory is needed for the next one.
@@ -287,7 +285,7 @@ class _SearchLoop:
 
     def _save(self) -> None:
         assert self.out is not None and self.cohort is not None
-        store.save_states(self.out, len(self.steps), self.cohort.gather())
+        protocol.save_states(self.out, len(self.steps), self.cohort.gather())
 
 
 @in_32_bits

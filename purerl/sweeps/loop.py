@@ -31,12 +31,7 @@ from purerl.sweeps import plan as plans
 from purerl.sweeps import store
 from purerl.sweeps.groups import Group, written
 from purerl.sweeps.plan import SweepOptions
-from purerl.sweeps.result import (
-    SweepResult,
-    Telling,
-    tracked_files,
-    write_summary,
-)
+from purerl.sweeps.result import SweepResult, write_summary
 from purerl.sweeps.store import MemberStore
 
 
@@ -56,7 +51,7 @@ class SweepLoop:
         self.lock = threading.Lock()
         self.compiler = plans.Compiler(self.workers, limit)
         self.points = [written(point) for point in outline.design.points]
-        self.telling: Telling | None = None
+        self.told: SweepResult | None = None  # Tells trackers of its members.
         self.done_steps = self.trained = 0
 
     def _set_outline(self, outline: plans.SweepPlan) -> None:
@@ -76,15 +71,15 @@ class SweepLoop:
             result = self._run(finished)
             if hosts.index() == 0:
                 write_summary(result)
-            if self.telling is not None:
-                self.telling.add_folder(session.trackers)
-            session.close(result.finished, tracked_files(result))
+            if self.told is not None:  # What other processes have trained, too.
+                result.tell_folder(session.trackers)
+            session.close(result.finished, result.told().files)
         return result
 
     def _begin_trackers(self) -> None:
         if self.session.trackers:
-            self.telling = telling = Telling(self._result(self.source))
-            self.session.begin(lambda: telling.run, telling.total)
+            self.told = self._result(self.source)
+            self.session.begin(self.told.told)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
@@ -230,8 +225,8 @@ class SweepLoop:
             self.trained += len(ids)
             if self.folder is None:
                 self.source.add(ids, chunk)
-            if self.telling is not None:
-                self.telling.add(self.session.trackers, ids, chunk)
+            if self.told is not None:
+                self.told.tell(self.session.trackers, ids, chunk)
 
     def _result(
         self, source: MemberStore, numbers: dict[str, Any] | None = None

@@ -29,7 +29,7 @@ from purerl.runner.trackers.base import (
     files_of,
     name_of,
 )
-from purerl.runner.trackers.group import Files, Group, Told
+from purerl.runner.trackers.group import Group, Told
 from purerl.serialise import env_name
 from purerl.space import axes as labels
 from purerl.space.axes import Design, column
@@ -351,12 +351,11 @@ class SweepResult(Shown):
 
     def _coords(self) -> dict[str, Any]:
         is_grid = self.design.kind == "grid"
-        columns = {n: column(self.design.points, n) for n in self.design.names}
         return {
             "seed": list(self.seeds),
             **{
                 name: list(dict.fromkeys(values)) if is_grid else ("point", values)
-                for name, values in columns.items()
+                for name, values in self._labels.items()
             },
         }
 
@@ -376,6 +375,69 @@ class SweepResult(Shown):
             raise ConfigError(f"the sweep has no {name}={value!r}; it has {listed}.")
         return np.flatnonzero(matches)
 
+    # What trackers are told: a member whole, as soon as its chunk has ended. Members
+    # are numbered in the order of the results.
+
+    def told(self) -> Told:
+        """Return what trackers are told of the sweep: a nested run per member."""
+        # The others are told when they end; a tracker may open the first one at once.
+        config, first = json.loads(self._attrs["config"]), {0: self._member(0)}
+        run = TrackedRun(
+            name_of(self.out, "sweep"), config, first, self.out, is_sweep=True
+        )
+        files = files_of(
+            self.out if self.finished else None,
+            figures=("*.png",),
+            sweep=(folders.CONFIG, folders.MANIFEST),
+        )
+        total = sum(map(len, self.ids))
+        return Told(run, total, self.tell_folder, files, self.finished)
+
+    def tell_folder(self, group: Group) -> None:
+        """Tell trackers what any process or call has trained into the folder."""
+        for path in store.chunk_paths(self.out) if self.out else ():
+            self.tell(group, store.chunk_ids(path), path)
+
+    def tell(self, group: Group, ids: Sequence[str], chunk: store.Chunk) -> None:
+        """Tell of a chunk that has ended; a file is read when a tracker comes to it."""
+
+        def load() -> Iterator[Piece]:
+            with store.opened(chunk) as arrays:
+                kept = {n: arrays[n] for n in arrays if n.startswith(TOLD)}
+            for row, id in enumerate(ids):
+                for number in self._places.get(id, ()):
+                    yield self._ended(kept, row, number)
+
+        group.add((n for id in ids for n in self._places.get(id, ())), load)
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Numbers of the members by id; equal draws of a random design share one."""
+        places: dict[str, list[int]] = {}
+        for number, id in enumerate(id for row in self.ids for id in row):
+            places.setdefault(id, []).append(number)
+        return places
+
+    @cached_property
+    def _labels(self) -> dict[str, list[Any]]:
+        """The label of every point by axis."""
+        return {n: column(self.design.points, n) for n in self.design.names}
+
+    def _member(self, number: int) -> Member:
+        place, seed = divmod(number, len(self.seeds))
+        values = {name: values[place] for name, values in self._labels.items()}
+        agent = self.seeds[seed]
+        return Member(labels.in_a_line({**values, "seed": agent}), agent, values)
+
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
+        rows = [
+            {"kind": kind, **told}
+            for kind in TOLD
+            for told in _rows(arrays, f"{kind}/", row)
+        ]
+        rows.sort(key=lambda told: told["env_steps"])
+        return ended(number, self._member(number), rows)
+
 
 def write_summary(result: SweepResult) -> None:
     """Write `summary.json` into the sweep's folder, if it has one."""
@@ -386,6 +448,7 @@ def write_summary(result: SweepResult) -> None:
         folders.write_summary(result.out, facts, numbers, has_trained)
 
 
+TOLD = ("train", "evaluation")  # Kinds of rows that trackers are told.
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
 
 
@@ -428,73 +491,6 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     return SweepResult(*about, written=stored["points"])
 
 
-# Kinds of rows that trackers are told.
-TOLD = ("train", "evaluation")
-
-
-class Telling:
-    """Tells trackers every member of a sweep whole, as soon as its chunk has ended.
-
-    Members are numbered in the order of the results.
-
-    Args:
-        result: The sweep, of which nothing need have been trained.
-
-    Attributes:
-        run: What trackers are told of the sweep when it begins.
-        total: Number of members.
-    """
-
-    def __init__(self, result: SweepResult) -> None:
-        self.result, design, out = result, result.design, result.out
-        self.total = len(result.written) * len(result.seeds)
-        self._columns = {name: column(design.points, name) for name in design.names}
-        # Equal draws of a random design share an id.
-        self._left: dict[str, list[int]] = {}
-        for number, id in enumerate(id for row in result.ids for id in row):
-            self._left.setdefault(id, []).append(number)
-        # The others are told when they end; a tracker may open the first one at once.
-        first = {0: self._member(0)}
-        config, name = json.loads(result._attrs["config"]), name_of(out, "sweep")
-        self.run = TrackedRun(name, config, first, out, is_sweep=True)
-
-    def add(self, group: Group, ids: Sequence[str], chunk: store.Chunk) -> None:
-        """Tell of a chunk that has ended; a file is read when a tracker comes to it."""
-        news = [(row, id) for row, id in enumerate(ids) if id in self._left]
-        numbers = {id: self._left.pop(id) for _, id in news}
-
-        def load() -> Iterator[Piece]:
-            with store.opened(chunk) as arrays:
-                kept = {n: arrays[n] for n in arrays if n.startswith(TOLD)}
-            for row, id in news:
-                for number in numbers[id]:
-                    yield self._ended(kept, row, number)
-
-        if news:
-            group.add((n for _, id in news for n in numbers[id]), load)
-
-    def add_folder(self, group: Group) -> None:
-        """Tell what other processes or earlier calls have trained."""
-        if self.result.out is not None and self._left:
-            for path in store.chunk_paths(self.result.out):
-                self.add(group, store.chunk_ids(path), path)
-
-    def _member(self, number: int) -> Member:
-        place, seed = divmod(number, len(self.result.seeds))
-        values = {name: values[place] for name, values in self._columns.items()}
-        agent = self.result.seeds[seed]
-        return Member(labels.in_a_line({**values, "seed": agent}), agent, values)
-
-    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
-        rows = [
-            {"kind": kind, **told}
-            for kind in TOLD
-            for told in _rows(arrays, f"{kind}/", row)
-        ]
-        rows.sort(key=lambda told: told["env_steps"])
-        return ended(number, self._member(number), rows)
-
-
 def _rows(
     arrays: Mapping[str, np.ndarray], kind: str, member: int
 ) -> Iterator[dict[str, Any]]:
@@ -511,17 +507,6 @@ def _rows(
         yield {**row, "env_steps": int(steps)}
 
 
-def tracked_files(result: SweepResult) -> Files:
-    """Return what makes the files of a finished sweep that trackers keep."""
-    return files_of(
-        result.out if result.finished else None,
-        figures=("*.png",),
-        sweep=(folders.CONFIG, folders.MANIFEST),
-    )
-
-
 def told_of_sweep(folder: Path) -> Told:
     """Return what trackers are told of a sweep's folder."""
-    result = load_sweep(folder)
-    telling, files = Telling(result), tracked_files(result)
-    return Told(telling.run, telling.total, telling.add_folder, files, result.finished)
+    return load_sweep(folder).told()

@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +32,8 @@ from purerl.space.axes import in_a_line, in_words
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, Score, choose_lanes
-from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
-from purerl.tuning.space import Space
+from purerl.tuning.space import Space, TuneOptions
 
 if TYPE_CHECKING:
     from purerl.tuning.study import Study
@@ -78,10 +76,10 @@ class StudyLoop:
         with self.session as session, quiet():
             study = self._open()
             self.pool = Pool(self.options)
-            run = partial(results.tracked, config, self.folder)
-            session.begin(run, total, is_fixed=False)
-            if not study.counts().running:  # Else other workers tell of their trials.
-                results.tell(session.trackers, study.rows())
+            about = config, self.folder, total
+            # Where other workers are at work, they tell of their trials.
+            rows = [] if study.counts().running else study.rows()
+            session.begin(lambda: results.told(*about, rows))
             with study.at_work(), session.interrupt:
                 self._search(study)
                 is_done = study.counts().finished >= total
@@ -93,7 +91,8 @@ class StudyLoop:
                 if is_done and self.options.holdout_seeds and not session.is_stopped:
                     holdout = self._hold_out(study)
                 result = self._result(study, is_done, holdout)
-            session.close(result.finished, results.tracked_files(result))
+            files = results.told(*about, (), result.finished).files
+            session.close(result.finished, files)
         return result
 
     def _open(self) -> "Study":

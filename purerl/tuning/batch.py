@@ -15,12 +15,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
-from purerl.execution.curves import (
-    Curves,
-    Segment,
-    first_bad_update,
-    reduce_segment,
-)
+from purerl.execution.curves import Curves, Segment, first_bad_update, reduce_segment
 from purerl.execution.format import format_bytes
 from purerl.execution.memory import worker_limit
 from purerl.execution.programs import Program, every, segment_length
@@ -29,7 +24,7 @@ from purerl.runner.arguments import check_seeds
 from purerl.scale import devices
 from purerl.search.fitness import TRAINING_CURVE, is_own, own_scores
 from purerl.sweeps.groups import Group, group_points
-from purerl.tuning.options import TuneOptions
+from purerl.tuning.space import TuneOptions
 
 ACCELERATOR_LANES = 64
 

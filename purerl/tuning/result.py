@@ -36,13 +36,12 @@ from purerl.runner.trackers.base import (
     files_of,
     name_of,
 )
-from purerl.runner.trackers.group import Files, Group, Told
+from purerl.runner.trackers.group import Group, Told
 from purerl.space.axes import from_dict, in_a_line
 from purerl.storage import folders
 from purerl.storage.files import read_json, write_json
 from purerl.storage.folders import FIELD, differences
-from purerl.tuning.options import TuneOptions
-from purerl.tuning.space import Space
+from purerl.tuning.space import Space, TuneOptions
 
 TABLE = "trials.json"
 _REMEDY = "Run the study again, which writes it anew."
@@ -354,10 +353,37 @@ def read_trials(folder: Path) -> list[Row]:
     return [read_row(row) for row in read_json(path, _REMEDY)["trials"]]
 
 
-def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
-    """Return what trackers are told of a study: a nested run per trial."""
-    config_, name = serialise.to_dict(config), name_of(folder, "tune")
-    return TrackedRun(name, config_, {}, folder, is_sweep=True, kind="tune")
+def told(
+    config: TrainConfig,
+    folder: Path | None,
+    trials: int,
+    rows: Sequence[Row],
+    is_finished: bool = False,
+) -> Told:
+    """Return what trackers are told of a study: a nested run per trial.
+
+    Args:
+        config: The base config.
+        folder: The folder of the study, if it writes one.
+        trials: The number of trials that are to finish.
+        rows: Trials, of which those that have ended are told.
+        is_finished: Whether the study has all of them.
+    """
+    config_, name = serialise.to_dict(config), name_of(folder, KIND)
+    files = files_of(
+        folder if is_finished else None,
+        study=(TABLE, "best.yaml", folders.SUMMARY),
+        figures=("*.png",),
+        sweep=(folders.CONFIG, folders.MANIFEST),
+    )
+    return Told(
+        TrackedRun(name, config_, {}, folder, is_sweep=True, kind=KIND),
+        trials,
+        lambda group: tell(group, rows),
+        files,
+        is_finished,
+        is_fixed=False,
+    )
 
 
 def tell(group: Group, rows: Sequence[Row]) -> None:
@@ -386,16 +412,6 @@ def _ended(row: Row) -> Piece:
     params = {**row.params, "trial": row.number, "state": row.state}
     member = Member(f"trial={row.number}", None, params)
     return ended(row.number, member, [*rows, last])
-
-
-def tracked_files(result: TuneResult) -> Files:
-    """Return what makes the files of a finished study that trackers keep."""
-    return files_of(
-        result.out if result.finished else None,
-        study=(TABLE, "best.yaml", folders.SUMMARY),
-        figures=("*.png",),
-        sweep=(folders.CONFIG, folders.MANIFEST),
-    )
 
 
 FORMAT, KIND = 2, "tune"
@@ -503,14 +519,8 @@ def told_of_study(folder: Path) -> Told:
     result, stored = load_tune(folder), folders.load(folder)
     if not any(row.has_ended for row in result.rows):
         raise ConfigError(f"no trial of the study in {folder} has finished yet.")
-    return Told(
-        tracked(result.space.config, folder),
-        int(stored["told"]["trials"]),
-        lambda group: tell(group, result.rows),
-        tracked_files(result),
-        result.finished,
-        is_fixed=False,
-    )
+    trials = int(stored["told"]["trials"])
+    return told(result.space.config, folder, trials, result.rows, result.finished)
 
 
 def check_study(folder: Path, known: Callable[[], Sequence[Row]]) -> None:

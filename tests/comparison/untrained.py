@@ -7,8 +7,7 @@ import purerl
 from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.meta.genome import Genome
-from purerl.meta.result import EvolutionResult
-from purerl.meta.store import fresh_state, with_generation
+from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.strategy import Optimiser, read_strategy
 from tests.helpers import tiny_config
 

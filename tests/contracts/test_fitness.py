@@ -11,9 +11,9 @@ from purerl.cli import main
 from purerl.meta import fitness as evolution
 from purerl.population import search as population
 from purerl.report.comparison import WORDS
-from purerl.search import folder as folder_of_search
+from purerl.search import protocol as folder_of_search
 from purerl.search.fitness import check_fitness
-from purerl.tuning import options
+from purerl.tuning import space as options
 from purerl.tuning.batch import Batch, Pool
 from tests.helpers import assert_same_bits, tiny_config
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.search import folder as store
+from purerl.search import protocol as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
 from purerl.train import bind

@@ -9,7 +9,7 @@ from PIL import Image
 
 import purerl
 from purerl.envs.adapters.brax import brax_envs
-from purerl.meta.setup import EvolveOptions, make_setup
+from purerl.meta.training import EvolutionSetup, EvolveOptions
 from purerl.report.drawing import scenes
 from purerl.train import bind
 from tests.docs import pages
@@ -59,7 +59,7 @@ def test_cheap_talk(monkeypatch):
     asked = []
 
     def setup(*args, **options):
-        asked.append(make_setup(EvolveOptions(*args, **options)))
+        asked.append(EvolutionSetup(EvolveOptions(*args, **options)))
         return asked[-1]
 
     monkeypatch.setattr(purerl, "evolve", setup)

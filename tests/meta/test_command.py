@@ -8,10 +8,10 @@ import purerl
 from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.cli import main
-from purerl.meta import presets
+from purerl.meta import training as presets
 from purerl.meta.genome import Genome
-from purerl.meta.setup import EvolveOptions, make_setup
 from purerl.meta.strategy import read_strategy
+from purerl.meta.training import EvolutionSetup, EvolveOptions
 
 from .conftest import EVOLVED, LANES, SEGMENT, STRATEGY
 
@@ -72,13 +72,13 @@ def test_the_same_command_goes_on_with_more_generations(folder, whole, capsys):
 
 
 def test_every_preset_is_here():
-    assert set(presets.names()) == set(PUBLISHED)
+    assert set(presets.preset_names()) == set(PUBLISHED)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_are_the_published_settings(name):
     generations, agents, numbers = PUBLISHED[name]
-    values = presets.load(name)
+    values = presets.load_preset(name)
     config = values["config"]
     assert values["generations"] == generations
     assert values["population"] * values["rollouts"] == agents
@@ -91,8 +91,8 @@ def test_presets_are_the_published_settings(name):
 
 
 def test_a_preset_is_a_whole_evolution():
-    values = presets.load("value-loss-cartpole")
-    setup = make_setup(EvolveOptions(**values))
+    values = presets.load_preset("value-loss-cartpole")
+    setup = EvolutionSetup(EvolveOptions(**values))
     assert setup.settings["strategy"]["beta1"] == 0.99
     assert setup.asked.fitness == "training_curve"
     assert setup.runs == 512
@@ -103,8 +103,8 @@ def test_a_preset_is_a_whole_evolution():
 
 
 def test_the_drift_of_ant_is_named_for_what_it_is_and_takes_what_can_be_taken():
-    ant = presets.load("drift-ant-like-lpo")["config"]
-    ppo = presets.load("drift-ant-like-lpo-ppo")["config"]
+    ant = presets.load_preset("drift-ant-like-lpo")["config"]
+    ppo = presets.load_preset("drift-ant-like-lpo-ppo")["config"]
     assert isinstance(ant.policy_loss, losses.MLPDrift)
     assert ppo.policy_loss.base_clip == 0.2
     assert ppo.replace(policy_loss=None) == ant.replace(policy_loss=None)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from purerl.report import html, page, tables
-from purerl.search import folder as search_folder
+from purerl.search import protocol as search_folder
 from purerl.storage import files
 from tests.helpers import slow_but
 from tests.report import synthetic

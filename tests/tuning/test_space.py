@@ -7,9 +7,9 @@ from optuna.distributions import (
 
 import purerl
 from purerl.losses.policy import ClipDrift, DPODrift
-from purerl.tuning import samplers
 from purerl.tuning.api import fresh_seeds
 from purerl.tuning.space import Space
+from purerl.tuning.study import distributions
 
 
 def make(axes, **fields):
@@ -27,7 +27,7 @@ def test_every_kind_of_axis_has_its_distribution():
             "gae_lambda": purerl.choice([0.9, 0.95]),
         }
     )
-    assert samplers.distributions(space) == {
+    assert distributions(space) == {
         "gamma": FloatDistribution(0.9, 0.99),
         "learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
         "num_epochs": IntDistribution(1, 8),

@@ -13,9 +13,8 @@ import purerl
 from purerl.train import resolve
 from purerl.tuning import result
 from purerl.tuning import study as studies
-from purerl.tuning.options import SAMPLERS, TuneOptions
 from purerl.tuning.result import differing
-from purerl.tuning.space import Space
+from purerl.tuning.space import SAMPLERS, Space, TuneOptions
 from purerl.tuning.study import SPEC, _storage, open_study, quiet, sqlite_url
 from tests.helpers import slow_but
 

@@ -23,7 +23,7 @@ from purerl.report.page import folder_page
 from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
-from purerl.tuning.options import TuneOptions
+from purerl.tuning.space import TuneOptions
 from purerl.tuning.study import Study
 from tests.helpers import slow_but, tiny_config
 
@@ -138,7 +138,7 @@ class Keep:
 def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
     # Whole blocks are left out, and what remains is packed.
     keep = Keep({1, 4}, step=STEPS // 3)
-    monkeypatch.setattr("purerl.tuning.samplers.make_pruner", lambda *a: keep)
+    monkeypatch.setattr("purerl.tuning.study.make_pruner", lambda *a: keep)
     axes = {AXIS: purerl.uniform(1.0, 9.0)}
     pruned = tune(chain, axes, pruner="median", batch=6, sampler="random", lanes=lanes)
     states = [row.state for row in pruned.rows]

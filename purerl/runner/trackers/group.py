@@ -27,13 +27,7 @@ from typing import Any, NamedTuple, Self
 
 from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
-from purerl.runner.trackers.base import (
-    TRACKERS,
-    Piece,
-    Row,
-    TrackedRun,
-    Tracker,
-)
+from purerl.runner.trackers.base import TRACKERS, Piece, Row, TrackedRun, Tracker
 from purerl.storage import folders
 from purerl.storage.files import read_json, write_json
 from purerl.storage.folders import TRACKERS_FILE
@@ -469,23 +463,30 @@ class Group:
             write_json(folder / TRACKERS_FILE, stored)
 
 
+def no_files(folder: Path) -> Mapping[str, Path]:
+    """Return no files to keep."""
+    del folder
+    return {}
+
+
 class Told(NamedTuple):
-    """What a folder holds for trackers; see `send`.
+    """What trackers are told of what a call trains, or of what a folder holds.
 
     Attributes:
-        run: The description of what the folder holds.
-        total: Number of its pieces: updates that have rows, of a sweep members.
-        tell: Tells a group all of them.
+        run: The description of it.
+        total: Number of the pieces that there will be: updates that have rows, of a
+            sweep members; None where that is not known.
+        tell: Tells a group all that there are.
         files: Makes the files to keep.
         is_finished: Whether nothing more will come.
         is_fixed: See `Group.begin`.
     """
 
     run: TrackedRun
-    total: int
+    total: int | None
     tell: Callable[[Group], None]
-    files: Files
-    is_finished: bool
+    files: Files = no_files
+    is_finished: bool = False
     is_fixed: bool = True
 
 

@@ -12,7 +12,7 @@ import pytest
 import purerl
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
-from purerl.meta import presets as evolutions
+from purerl.meta import training as evolutions
 from tests.contracts.tools.rows import PIECES, make_row
 from tests.contracts.tools.subject import CLOSE, SEEDS, SMALL, Subject
 
@@ -149,7 +149,7 @@ def _evolve(subject: Subject, config: Any, names: list[str]) -> None:
 
 def published_evolution(name: str) -> None:
     """An evolution's preset, in a generation of two short runs."""
-    values = evolutions.load(name)
+    values = evolutions.load_preset(name)
     row = make_row(name, values["config"])
     chosen = {n: values[n] for n in ("strategy", "fitness") if n in values}
     check_evolution(

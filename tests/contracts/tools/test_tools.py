@@ -9,7 +9,7 @@ import pytest
 import purerl
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.meta import presets as evolutions
+from purerl.meta import training as evolutions
 from tests.contracts.tools import cells, rows, searching
 
 DEFAULTS = rows.defaults()
@@ -44,7 +44,7 @@ def test_every_algorithm_and_preset_has_a_row_or_a_reason():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", evolutions.names())
+@pytest.mark.parametrize("name", evolutions.preset_names())
 def test_a_published_evolution_is_told_of_all_its_members(name):
     searching.published_evolution(name)
 
