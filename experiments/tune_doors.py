@@ -26,7 +26,8 @@ from frame import IMAGES, keep, options, show_table
 
 import purerl
 from purerl import optimisers
-from purerl.tuning.api import best_table, end_line, holdout_table, warnings
+from purerl.report.tables import holdout_table, trials_table
+from purerl.tuning.api import end_line, warnings
 from purerl.tuning.result import holdout_dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
@@ -108,7 +109,7 @@ def main() -> None:
         task.make(), task.axes, trials=asked.trials, out=out, trackers=asked.track
     )
     seconds = asked.seconds()
-    show_table(best_table(result), 120)
+    show_table(trials_table(result), 120)
     assert result.holdout is not None and result.best_row is not None
     show_table(holdout_table(result.holdout), 120)
     for sentence in warnings(result):

@@ -165,15 +165,15 @@ def show_study(result: purerl.TuneResult) -> Shown:
     """Show the best trials, and the comparison with the default."""
     shown = []
     if result.best_row is not None:
-        shown.append(tuning.best_table(result))
+        shown.append(tables.trials_table(result))
     if result.holdout is not None:
-        shown.append(tuning.holdout_table(result.holdout))
+        shown.append(tables.holdout_table(result.holdout))
     sentences = [f"warning: {sentence}" for sentence in tuning.warnings(result)]
     sentences.append(tuning.end_line(result))
     if not result.finished and result.out:
         folder = quoted(result.out)
         sentences.append(f"stopped; the same command with --out {folder} goes on")
-    if result.best_config and result.out:
+    if result.best_row and result.out:
         best = quoted(result.out / "best.yaml")
         sentences.append(f"train with the best: {program()} train --config {best}")
     return shown, sentences

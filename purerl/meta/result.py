@@ -472,9 +472,8 @@ def load_evolution(
     """
     folder = stored_folder(folder)
     stored = load(folder)
-    is_whole = True
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_evolution")
+    reader = "load_evolution"
+    config, is_whole = manifest.read_or_stand_in(folder, stored, reader, config)
     settings = stored["settings"]
     genome = Genome(config, resolve_env(config), settings["evolve"])
     strategy = read_strategy(settings["strategy"])

@@ -187,7 +187,7 @@ class HalvingSearch(common.PopulationSearch):
             options["num_points"],
             options["brackets"],
         )
-        super().__init__(space, seeds, options, plan.size, plan.milestones)
+        super().__init__(space, seeds, options, plan.size, plan.milestones, plan.rungs)
 
     def trained(self, until: int) -> int:
         """Return how many members train up to a milestone, if none diverges."""
@@ -196,10 +196,6 @@ class HalvingSearch(common.PopulationSearch):
     def lanes(self) -> int:
         """Return a width of which few lanes are empty at any time."""
         return choose_lanes(self.plan, len(self.seeds), make_workers())
-
-    def judges(self, until: int) -> bool:
-        """Return whether a milestone is a rung; between rungs nobody is judged."""
-        return until in self.plan.rungs
 
     def decide(
         self, state: common.PopulationState, found: common.Fitness, until: int

@@ -3,7 +3,7 @@
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -167,7 +167,8 @@ class PopulationSearch(abc.ABC):
         seeds: The seeds, one search each.
         options: The options that fix the result, by name.
         size: The number of members of a search, N.
-        milestones: The updates at which members are judged; the last is the end.
+        milestones: The updates at which something is recorded; the last is the end.
+        judged: Those at which members are judged, all of them where not given.
 
     Attributes:
         search_of: The seed of every member's search, `[S N]`.
@@ -183,9 +184,11 @@ class PopulationSearch(abc.ABC):
         options: Mapping[str, Any],
         size: int,
         milestones: tuple[int, ...],
+        judged: Container[int] | None = None,
     ) -> None:
         self.space, self.seeds, self.options = space, seeds, dict(options)
         self.size, self.milestones = size, milestones
+        self.judged = milestones if judged is None else judged
         self.search_of = np.repeat(np.asarray(seeds), size)
         self.everyone = np.arange(len(self.search_of))
 
@@ -244,11 +247,6 @@ class PopulationSearch(abc.ABC):
         del state
         return member_keys(self.seeds, self.size), None
 
-    def judges(self, until: int) -> bool:
-        """Return whether members are judged at a milestone."""
-        del until
-        return True
-
     def init(self) -> PopulationState:
         """Return the state before the first request: everyone, at random points."""
         unknown = np.full(len(self.everyone), np.nan)
@@ -265,7 +263,7 @@ class PopulationSearch(abc.ABC):
         until = self.milestones[number]
         keys, is_copy = self.keys(state)
         hyper = {name: values[alive] for name, values in state.hyper.items()}
-        if self.options["fitness"] == kinds.EVALUATION and self.judges(until):
+        if self.options["fitness"] == kinds.EVALUATION and until in self.judged:
             fresh = evaluation_keys(self.search_of[alive], number)
         return Request(
             Members(keys[alive], self.space.overrides(hyper)),
@@ -637,9 +635,7 @@ def _read(
     folder: Path, stored: dict[str, Any], config: TrainConfig | None = None
 ) -> tuple[PopulationSearch, bool]:
     """What search a folder holds, and whether its environment is known here."""
-    is_whole = True
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search")
+    config, is_whole = manifest.read_or_stand_in(folder, stored, "load_search", config)
     space = Space(config, from_dict(stored["axes"]))
     make, _ = _classes(stored["kind"])
     return make(space, tuple(stored["seeds"]), stored["options"]), is_whole

@@ -16,6 +16,7 @@ from purerl.report.statistics import mean_interval, nanmean
 from purerl.report.sweep_data import SCORE, Scores, env_name, label, read_scores, short
 from purerl.runner.result import RunResult
 from purerl.space.axes import in_words
+from purerl.tuning.result import Holdout, TuneResult, count_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -206,6 +207,18 @@ def best_rows(
         lost = int((~np.isfinite(scores.scores[place])).sum())
         rows.append([*values, *numbers, lost])
     return [*map(short, scores.names), "mean", heading, "IQM", "lost"], rows
+
+
+def trials_table(result: TuneResult, most: int = TOP) -> Table:
+    """Return the best trials of a study."""
+    headings, rows = result.headings_and_rows()
+    return table(f"best of {count_of(result.rows)}", headings, rows[:most])
+
+
+def holdout_table(holdout: Holdout) -> Table:
+    """Return a table of a study's best and default on fresh seeds."""
+    title = f"on fresh seeds {holdout.seeds[0]} to {holdout.seeds[-1]}"
+    return table(title, *holdout.headings_and_rows(), caption=holdout.note)
 
 
 def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) -> Table:

@@ -221,9 +221,9 @@ class Absent(Wrapper):
 
 
 def read_or_stand_in(
-    folder: Path, stored: dict[str, Any], reader: str
+    folder: Path, stored: dict[str, Any], reader: str, given: TrainConfig | None = None
 ) -> tuple[TrainConfig, bool]:
-    """Return the config of a folder, and whether it is whole.
+    """Return the config of a folder, if none is given, and whether it is whole.
 
     Where its environment cannot be made here, a sentence says so, and another one of
     its name stands in: results of members can be read with it, agents cannot.
@@ -231,6 +231,8 @@ def read_or_stand_in(
     Raises:
         ConfigError: as of `read_config`, for any other reason.
     """
+    if given is not None:
+        return given, True
     try:
         config = read_config(folder, stored, reader)
         bind(config, trains=False)

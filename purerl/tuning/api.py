@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.table import Table
 
 from purerl import serialise
 from purerl.config import ConfigError
@@ -28,7 +27,7 @@ from purerl.runner.progress import Reporter
 from purerl.runner.session import Session
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
-from purerl.space.axes import in_a_line, in_words
+from purerl.space.axes import in_a_line
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, Score, choose_lanes
@@ -298,27 +297,6 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
         return line
     settings = in_a_line(best.params)
     return f"{line}; best {best.score:,.4g} (trial {best.number}: {settings})"
-
-
-def best_table(result: TuneResult, most: int = 10) -> Table:
-    """Return the best trials."""
-    headings, rows = result.headings_and_rows()
-    return _table(f"best of {results.count_of(result.rows)}", headings, rows[:most])
-
-
-def holdout_table(holdout: Holdout) -> Table:
-    """Return a table of best and default on fresh seeds."""
-    title = f"on fresh seeds {holdout.seeds[0]} to {holdout.seeds[-1]}"
-    return _table(title, *holdout.headings_and_rows(), caption=holdout.note or None)
-
-
-def _table(title: str, headings: Any, rows: Any, caption: str | None = None) -> Table:
-    table = Table(title=title, caption=caption)
-    for heading in headings:
-        table.add_column(heading, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else in_words(cell) for cell in row))
-    return table
 
 
 def warnings(result: TuneResult) -> list[str]:

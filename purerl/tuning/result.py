@@ -188,13 +188,6 @@ class TuneResult(Shown):
         """The row of the best trial; None before any is complete."""
         return best_of(self.rows)
 
-    @property
-    def best_config(self) -> TrainConfig | None:
-        """The config of the best trial; None before any is complete."""
-        if self.best_row is None:
-            return None
-        return self.space.config_at(self.space.point(self.best_row.params))
-
     def view(self) -> View:
         """Return what the study tells of itself."""
         best, fresh = self.best_row, self.holdout
@@ -229,9 +222,10 @@ class TuneResult(Shown):
         Raises:
             ConfigError: no trial is complete.
         """
-        row, config = self.best_row, self.best_config
-        if row is None or config is None:
+        row = self.best_row
+        if row is None:
             raise ConfigError("no trial of the study is complete yet.")
+        config = self.space.config_at(self.space.point(row.params))
         return Best(dict(row.params), float(row.score or 0.0), config)
 
 
@@ -321,8 +315,8 @@ _COSTS = (
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.json, best.yaml and summary.json, each atomically."""
     write_trials(folder, result.rows)
-    if result.best_config is not None:
-        serialise.to_yaml(result.best_config, folder / "best.yaml")
+    if result.best_row is not None:
+        serialise.to_yaml(result.best().config, folder / "best.yaml")
     numbers = result.summary
     facts = {
         **{name: numbers[name] for name in ("trials", *STATES)},
@@ -481,9 +475,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     """
     folder = stored_folder(folder)
     stored = folders.load_kind(folder, KIND, FORMAT)
-    is_whole = True
-    if config is None:
-        config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune")
+    config, is_whole = manifest.read_or_stand_in(folder, stored, "load_tune", config)
     space = Space(config, from_dict(stored["axes"]))
     if not is_whole:
         space.config = config.replace(env=config.env.name)

@@ -414,7 +414,7 @@ def test_a_trial_that_does_not_fit_the_memory_is_refused_and_the_others_go_on(ch
     assert sorted(states.values()) == ["complete", "refused"]
     refused = next(row for row in result.rows if row.state == "refused")
     assert refused.note.startswith("memory: one agent needs at least")
-    assert result.finished and result.best_config.hidden_sizes == (4,)
+    assert result.finished and result.best().config.hidden_sizes == (4,)
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
