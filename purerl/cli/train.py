@@ -31,7 +31,7 @@ from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
 from purerl.runner.run import RunOptions, run
-from purerl.runner.start import Start, read_start, with_values_of_start
+from purerl.runner.start import Start, read_start
 from purerl.scale.devices import use_all_cores
 from purerl.sweeps import plan
 from purerl.train import bind
@@ -165,14 +165,15 @@ def planned(asked: RunOptions) -> dry_run.Part:
     """
     start = asked.start
     assert start is None or isinstance(start, Start)
-    bound = bind(with_values_of_start(start, asked.config))
+    bound = bind(asked.config)
     if asked.folder is not None:
         manifest.check_new(asked.folder)
     steps = bound.plan.num_updates * bound.plan.steps_per_update
     require_listing(num_seeds(asked.seeds), steps)
     seeds = check_seeds(asked.seeds)
-    begun = None if start is None else read_start(start, bound, seeds)
-    return dry_run.whole_runs(bound, len(seeds), begun.first_update if begun else 0)
+    if start is not None:
+        read_start(start, bound, seeds)  # It may not fit.
+    return dry_run.whole_runs(bound, len(seeds))
 
 
 AUTO_FOLDER = Path("auto")

@@ -78,15 +78,14 @@ class Part(NamedTuple):
     members: Members | None = None
 
 
-def whole_runs(bound: Bound, agents: int, first_update: int = 0) -> Part:
+def whole_runs(bound: Bound, agents: int) -> Part:
     """Describe agents of which each trains to the end of its run.
 
     Args:
         bound: Config, environment and plan of each agent.
         agents: Number of agents.
-        first_update: Updates that each of them has done when it begins.
     """
-    steps = (bound.plan.num_updates - first_update) * bound.plan.steps_per_update
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
     return Part(bound, agents, agents * steps)
 
 

@@ -43,7 +43,6 @@ from purerl.runner.start import (
     check_same_start,
     read_again,
     read_start,
-    with_values_of_start,
 )
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Notify, Told
@@ -125,8 +124,8 @@ class RunOptions(Saved):
         kind=str | None,
         also=(
             Option(
-                "Parts of the agents that are taken over from --from: networks, all "
-                "(to go on), or names of parts, such as actor.torso.",
+                "Parts of the agents that are taken over from --from: networks, or "
+                "names of parts of them, such as actor.torso.",
                 flag="from_parts",
                 kind=str,
                 absent=NETWORKS,
@@ -193,8 +192,7 @@ class RunLoop:
         """Train what is missing of the run."""
         session, each = self.session, self.steps_each
         restored = self._restore() if resume else None
-        first = self.begun.first_update if self.begun else 0
-        self.first = session.saved_at = restored[0] if restored else first
+        self.first = session.saved_at = restored[0] if restored else 0
         session.expect(self.total * each, self.first * each)
         for line in self._where_it_goes_on(restored):
             session.reporter.info(line)
@@ -242,7 +240,7 @@ class RunLoop:
             else:
                 cohort.init()
                 if self.begun:
-                    cohort.restore(self.begun.put(cohort.gather()), self.first)
+                    cohort.restore(self.begun.put(cohort.gather()), 0)
             with reporter:
                 update = self._segments(cohort)
         if update < self.total:
@@ -452,7 +450,7 @@ def run(asked: RunOptions) -> RunResult:
     if goes_on:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         config = manifest.with_values_of(stored, config)
-    bound = bind(with_values_of_start(source, config), on_host=True)
+    bound = bind(config, on_host=True)
     if bound.env.on_host and (asked.data_parallel or asked.lanes not in (None, 1)):
         raise ConfigError(
             f"lanes and data_parallel must be left out with env={bound.env.name!r}: "

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.execution.format import with_noun
-from purerl.execution.programs import rekey
 from purerl.runner import manifest
 from purerl.runner.arguments import seeds_named
-from purerl.storage import checkpoint, folders
+from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
 from purerl.warm_start import (
@@ -26,7 +24,7 @@ from purerl.warm_start import (
     taken_by,
 )
 
-NETWORKS, EVERYTHING = "networks", "all"
+NETWORKS = "networks"
 _BY_FOLDER = "--from-parts {part}, or purerl.Start(folder, '{part}')"
 # One step of a path, as checkpoints name arrays: `['key']`, `.field` or `[0]`.
 _STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
@@ -37,8 +35,8 @@ class Start(NamedTuple):
 
     Attributes:
         folder: The folder of the run whose agents are taken.
-        parts: `networks`, with which a run begins; `all`, with which it goes on; or
-            names of parts of the networks with commas, such as `actor.torso`.
+        parts: `networks`, or names of parts of them with commas, such as
+            `actor.torso`.
         seed: The seed of the one agent that all begin with; None gives each seed the
             agent of the same seed.
     """
@@ -53,12 +51,10 @@ class Begun(NamedTuple):
 
     Attributes:
         described: Description of the start in the manifest.
-        first_update: Updates that the agents have done in the run that begins.
         put: Makes the states to begin with of fresh ones, both on the host.
     """
 
     described: dict[str, Any]
-    first_update: int
     put: Callable[[PyTree], PyTree]
 
     def sentence(self) -> str:
@@ -86,23 +82,6 @@ def as_start(start: str | Path | Start | None) -> Start | None:
         )
     start = start if isinstance(start, Start) else Start(start)
     return start._replace(folder=Path(start.folder).expanduser())
-
-
-def with_values_of_start(start: Start | None, config: TrainConfig) -> TrainConfig:
-    """Return the config with the values of the run that it goes on with, if any.
-
-    What `auto` stood for there stays, such as the steps over which exploration decays:
-    an agent that goes on does not begin to explore anew.
-
-    Args:
-        config: Config of the run that begins.
-
-    Raises:
-        ConfigError: there is no run in the folder.
-    """
-    if start is None or start.parts != EVERYTHING:
-        return config
-    return manifest.with_values_of(manifest.load_run(Path(start.folder)), config)
 
 
 def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
@@ -136,18 +115,12 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         "seeds": sources,
     }
     shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
-    if start.parts == EVERYTHING:
-        state = _everything(folder, stored, update, flat, bound, shapes)
-        is_other = np.array(sources) != np.array(seeds)
-        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-        state = rekey(state, is_other, keys) if is_other.any() else state
-        return Begun(described, update, lambda fresh: state)
     networks = _networks(flat, start.parts)
     check_scale(networks, bound.config)
     networks = taken_by(networks, shapes)
     one = {name: array[0] for name, array in networks.items()}
     check_networks(one, shapes, _BY_FOLDER)
-    return Begun(described, 0, lambda fresh: put_networks(fresh, networks))
+    return Begun(described, lambda fresh: put_networks(fresh, networks))
 
 
 def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
@@ -200,41 +173,3 @@ def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
         named.setdefault(field, []).append((".".join([*prefix, *words]), array))
     names = [] if parts == NETWORKS else [part.strip() for part in parts.split(",")]
     return choose(named, [name for name in names if name], "start")
-
-
-def _everything(
-    folder: Path,
-    stored: Mapping[str, Any],
-    update: int,
-    flat: HostMetrics,
-    bound: Bound,
-    shapes: PyTree,
-) -> PyTree:
-    """The whole states of agents that go on, where this run can go on with them."""
-    folders.check_keys(f"start: {folder}", stored)
-    theirs, mine = manifest.read_config(folder, dict(stored)), bound.config
-    # Steps that are done are counted by updates. A replay buffer has memories before
-    # the burn-in, and priorities of steps that have n_step more after them.
-    names = ["steps_per_update"]
-    names += ["burn_in", "n_step"] if hasattr(theirs, "buffer_size") else []
-    for name in names:
-        old, new = getattr(theirs, name, None), getattr(mine, name, None)
-        if old != new:
-            raise ConfigError(
-                f"start: {name} is {old} in the run in {folder} and {new} here; train "
-                "with the same one, or begin with the networks alone."
-            )
-    state = checkpoint.unflatten(
-        flat,
-        shapes,
-        checkpoint.path_of(folder / "checkpoints", update),
-        may_grow=stored["config"].get("buffer_size")
-        == getattr(mine, "buffer_size", None),
-    )
-    check_scale(state, mine)
-    if update >= bound.plan.num_updates:
-        raise ConfigError(
-            f"start: the agents have done {update:,} updates, and this run has "
-            f"{bound.plan.num_updates:,}: nothing is left to train."
-        )
-    return state

@@ -76,9 +76,7 @@ def flatten(tree: PyTree) -> dict[str, np.ndarray]:
     }
 
 
-def unflatten(
-    flat: dict[str, np.ndarray], like: PyTree, source: Path, may_grow: bool = True
-) -> PyTree:
+def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree:
     """Invert `flatten`, into the structure and shapes of `like`.
 
     A replay buffer holds no more items than its run has steps, so that of a run that
@@ -91,8 +89,6 @@ def unflatten(
         like: Shapes of one member's state; `flat` has a leading axis of members. Its
             random keys are those of the checkpoint, see `folders.keys_of`.
         source: Path of the checkpoint, for error messages.
-        may_grow: Whether a replay buffer with more slots is that of a longer run, of
-            the same `buffer_size`.
 
     Raises:
         ConfigError: other names or shapes: a checkpoint of another config.
@@ -107,7 +103,7 @@ def unflatten(
     built = []
     for name, leaf in wanted.items():
         value, is_key = flat[name], jax.dtypes.issubdtype(leaf.dtype, _KEY)
-        if may_grow and name.startswith(_REPLAY):
+        if name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
         shape, dtype = leaf.shape, leaf.dtype
         if is_key:

@@ -52,9 +52,6 @@ def test_a_run_with_other_keys_is_read_and_goes_on_only_with_them(tmp_path):
     resume = {"resume": True, "trackers": [], **calls}
     with pytest.raises(ConfigError, match=BOTH):
         purerl.run(CONFIG, seeds=2, **resume)
-    start = purerl.Start(out, "all")
-    with pytest.raises(ConfigError, match=f"start: .*{BOTH}"):
-        purerl.run(CONFIG, seeds=2, start=start, **SMALL)
     with keys_of("rbg"):
         resumed = purerl.run(CONFIG, seeds=2, **resume)
     assert_same_bits(resumed.state, whole.state)
