@@ -69,8 +69,8 @@ from purerl.report.playing import render as render
 from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult
 from purerl.runner.result import load_run as load_run
+from purerl.runner.run import Start as Start
 from purerl.runner.run import run as run
-from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker
 from purerl.runner.trackers.mlflow import log_policy as log_policy

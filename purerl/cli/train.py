@@ -30,8 +30,7 @@ from purerl.execution.programs import segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
-from purerl.runner.run import RunOptions, run
-from purerl.runner.start import Start, read_start
+from purerl.runner.run import RunOptions, Start, read_start, run
 from purerl.scale.devices import use_all_cores
 from purerl.sweeps import plan
 from purerl.train import bind

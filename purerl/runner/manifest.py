@@ -57,7 +57,7 @@ def open_run(
         config: The config, as it was bound.
         seeds: Seeds of the agents.
         options: The `RunOptions`; with all that `KEPT` names where the run begins.
-        start: What it begins with, see `purerl.runner.start.Begun`.
+        start: What it begins with, see `purerl.runner.run.Begun`.
 
     Raises:
         ConfigError: the run there has another config, other seeds or widths, its

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.runner.start import read_start
+from purerl.runner.run import read_start
 from purerl.scale.host import to_host
 from purerl.storage import checkpoint
 from purerl.train import bind, make_segment
