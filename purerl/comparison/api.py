@@ -405,20 +405,8 @@ class _Loop:
             "segment_updates": asked.segment_updates,
             results.TRAINED: ids,
         }
-        # What each call says anew.
         told = ("settings", "environments", "baseline", results.TRAINED)
-
-        def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-            parts = {"config": folders.FIELD, "options": folders.FIELD}
-            return folders.differences(stored, new, parts, free=told)
-
-        stored = folders.open_folder(
-            self.folder,
-            spec,
-            results.TRAINED,
-            compare=compare,
-            merge=lambda stored, new: stored | {name: new[name] for name in told},
-        )
+        stored = folders.open_folder(self.folder, spec, results.TRAINED, told=told)
         self.session.compare_versions(stored)
         for entry in self.entries:
             if trained := results.load_scores(self.folder, entry.id):

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.acting.environment import bind_params
 from purerl.config import (
     DECAY,
     FRACTION,
@@ -32,10 +31,10 @@ from purerl.config import (
     TrainConfig,
     apply_overrides,
     check_apart,
-    check_known,
     field_names,
 )
 from purerl.envs.base import Environment
+from purerl.space.points import value_at
 from purerl.types import Array, Overrides, PyTree, Schedule
 
 # What `evolve` may be: a name, several, or names with their scales.
@@ -83,7 +82,7 @@ class Genome:
         config = auto.resolve(config, env)
         self.scales = _read_names(env, evolve, word)
         self.values: dict[str, PyTree] = {
-            name: _value_at(config, env, name, word) for name in self.scales
+            name: value_at(config, name, env, word) for name in self.scales
         }
         self.leaves: list[Leaf] = []
         try:
@@ -164,22 +163,6 @@ def _read_names(env: Environment, evolve: Names, word: str) -> dict[str, str]:
         raise ConfigError(f"{word}: {env.name} has no parameters that are floats.")
     check_apart(scale_of, f"{word} names")
     return scale_of
-
-
-def _value_at(config: TrainConfig, env: Environment, name: str, word: str) -> PyTree:
-    """The value that a config, or its environment's parameters, have under a name."""
-    first, *rest = name.split(".")
-    check_known(first, field_names(config), f"{word}: {type(config).__name__}")
-    value: Any = getattr(config, first)
-    if first == "env_params":
-        value = bind_params(env, config.env_params)
-    for part in rest:
-        known = list(value) if isinstance(value, Mapping) else []
-        if dataclasses.is_dataclass(value):
-            known = field_names(value)
-        check_known(part, known, f"{word}: {name}: {type(value).__name__}")
-        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-    return value
 
 
 def _from_vector(part: Array, leaf: Leaf) -> Array:

@@ -26,6 +26,7 @@ from purerl.runner.trackers.group import begin_anew
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import protocol
+from purerl.storage import folders
 from purerl.types import PyTree
 
 
@@ -159,12 +160,14 @@ class _SearchLoop:
         }
         stored = protocol.open_folder(folder, search, widths, asked.extend)
         self.session.compare_versions(stored)
-        is_extended = protocol.is_longer(stored, search)
+        lengths = [x["config"].get("total_timesteps") for x in (stored, search.spec)]
+        is_extended = lengths[0] != lengths[1]
         self.steps, self.states = protocol.restore(folder, search, is_extended)
         if is_extended:
             begin_anew(folder, sum(bool(search.rows(step)) for step in self.steps))
         if asked.extend:
-            protocol.extend_folder(folder, search)
+            # Also where the manifest says so: a kill may have come before config.yaml.
+            folders.write(folder, protocol.extended(folders.load(folder), search.spec))
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]
 
     def _ask(self) -> protocol.Request | None:

@@ -248,29 +248,14 @@ def open_folder(
     spec = {**search.spec, "kind": search.kind, "format": FORMAT, **widths}
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        before = _extended(stored, new) if extend else stored
+        before = extended(stored, new) if extend else stored
         parts = {"config": FIELD, "options": FIELD, "auto": AUTO_FIELD}
         return differences(before, new, parts)
 
     return folders.open_folder(folder, spec, "records", compare=compare)
 
 
-def is_longer(stored: dict[str, Any], search: Search) -> bool:
-    """Return whether a search has other environment steps than a stored one."""
-    configs = stored["config"], search.spec["config"]
-    before, now = (config.get("total_timesteps") for config in configs)
-    return before != now
-
-
-def extend_folder(folder: Path, search: Search) -> None:
-    """Let a folder hold the same search of more environment steps."""
-    stored = folders.load(folder)
-    longer = _extended(stored, {"config": search.spec["config"]})
-    # Also where the manifest says so already: a kill may have come before config.yaml.
-    folders.write(folder, longer)
-
-
-def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return what is stored, with the steps of a search that is no shorter."""
     config, given = stored["config"], new["config"]
     before, now = (x.get("total_timesteps", 0) for x in (config, given))

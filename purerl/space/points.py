@@ -23,6 +23,7 @@ from purerl.config import (
     field_names,
     is_number,
 )
+from purerl.envs.base import Environment
 from purerl.randomisation import is_random
 from purerl.runner.arguments import check_call
 from purerl.space.axes import (
@@ -202,20 +203,35 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def value_at(config: TrainConfig, name: str) -> Any:
+def value_at(
+    config: TrainConfig, name: str, env: Environment | None = None, word: str = ""
+) -> Any:
     """Return the config's value under a dotted name; None if it has none.
 
     Numbers of the environment are those that it has with the config's put in.
+
+    Args:
+        config: The config.
+        name: The name of a field, with dots for what is inside it.
+        env: The config's environment, if it has been made.
+        word: Name of the argument that names it, if what there is not is refused.
+
+    Raises:
+        ConfigError: there is no such value, and a word was given.
     """
     first, *rest = name.split(".")
+    if word:
+        check_known(first, field_names(config), f"{word}: {type(config).__name__}")
     value = getattr(config, first, None)
     if first == "env_params":
-        value = bind_params(resolve_env(config), config.env_params)
+        value = bind_params(env or resolve_env(config), config.env_params)
     for part in rest:
-        if isinstance(value, Mapping):
-            value = value.get(part)
-        else:
-            value = getattr(value, part, None)
+        is_mapping = isinstance(value, Mapping)
+        if word:
+            fields = field_names(value) if dataclasses.is_dataclass(value) else []
+            known = list(value) if is_mapping else fields
+            check_known(part, known, f"{word}: {name}: {type(value).__name__}")
+        value = value.get(part) if is_mapping else getattr(value, part, None)
     return value
 
 

@@ -262,8 +262,9 @@ def open_folder(
     folder: Path,
     spec: Spec,
     *subfolders: str,
-    compare: Callable[[Spec, Spec], list[str]],
-    merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
+    told: Sequence[str] = (),
+    compare: Callable[[Spec, Spec], list[str]] | None = None,
+    merge: Callable[[Spec, Spec], Spec] | None = None,
     remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
 ) -> Spec:
     """Begin a folder, or go on with it; return the specification that holds.
@@ -273,9 +274,11 @@ def open_folder(
             and with its `kind` and the `format` of its layout. Versions and device are
             added.
         *subfolders: Folders to make inside the folder.
+        told: The entries that each call says anew, and that may differ.
         compare: A function that says what differs between a stored and a new
-            specification, in words.
-        merge: A function that makes what the folder says from now on, from both.
+            specification, in words; where not given, `differences` in all others.
+        merge: A function that makes what the folder says from now on, from both; where
+            not given, it is what it said, with what is told anew.
         remedy: A function that says what to do where they differ, from both.
 
     Raises:
@@ -290,11 +293,17 @@ def open_folder(
         return new
     stored = load_kind(folder, kind, spec["format"])
     check_keys(f"out: {folder}", stored)
-    found = compare(stored, new)
+    if compare is not None:
+        found = compare(stored, new)
+    else:
+        parts = {"config": FIELD, "options": FIELD}
+        found = differences(stored, new, parts, free=told)
     if found:
         _, noun = KINDS.get(kind, ("", "search"))
         refuse(found, f"out: {folder}", noun, remedy(stored, new))
-    merged = merge(stored, new)
+    merged = stored | {name: new[name] for name in told}
+    if merge is not None:
+        merged = merge(stored, new)
     if merged == stored:
         make(folder)
         if not (folder / CONFIG).exists():  # A kill kept it off.

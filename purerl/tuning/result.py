@@ -438,12 +438,7 @@ def open_folder(
         "lanes": lanes,
         "lanes_asked": options.lanes,
     }
-    return folders.open_folder(
-        folder,
-        about,
-        compare=differing,
-        merge=lambda stored, new: {**stored, "told": new["told"]},
-    )
+    return folders.open_folder(folder, about, compare=differing, told=("told",))
 
 
 def differing(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
