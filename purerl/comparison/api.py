@@ -137,10 +137,6 @@ class CompareOptions(Segmented):
         keep=FIXED,
     )
     memory_limit: str | float | None = memory_limit_option()
-    devices: Any = option(
-        None,
-        doc="Local devices to use; all of the default backend where not given.",
-    )
 
 
 @tool(CompareOptions)
@@ -351,7 +347,7 @@ class _Loop:
         self.seeds = check_seeds(asked.seeds)
         self.keys = held_out_keys(asked.seed, self.seeds)
         settings, self.tasks, self.entries = _read(asked)
-        self.workers = make_workers(asked.devices)
+        self.workers = make_workers()
         limit = worker_limit(asked.memory_limit, self.workers)
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
         # The compared losses and rules, which may be networks, are no part of the

@@ -16,7 +16,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.execution import format as text
-from purerl.execution.memory import require_listing, worker_limit
+from purerl.execution.memory import require_listing
 from purerl.meta import result as results
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.result import State
@@ -32,7 +32,6 @@ from purerl.runner.manifest import notes
 from purerl.runner.options import BEGUN, tool
 from purerl.runner.session import Session
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders
 
 
@@ -41,14 +40,12 @@ class EvolutionLoop:
 
     Args:
         setup: The evolution.
-        workers: Workers of this process.
     """
 
-    def __init__(self, setup: EvolutionSetup, workers: list[Worker]) -> None:
+    def __init__(self, setup: EvolutionSetup) -> None:
         self.setup, self.asked, self.optimiser = setup, setup.asked, setup.optimiser
         self.key = jax.random.key(self.asked.seed)
-        limit = worker_limit(self.asked.memory_limit, workers)
-        self.training = Training(setup, self.key, workers, limit)
+        self.training = Training(setup, self.key)
         self.session = Session(self.asked)
         # Of several processes the first one looks at the folder, and writes.
         self.folder = self.asked.folder if hosts.index() == 0 else None
@@ -305,4 +302,4 @@ def evolve(asked: EvolveOptions) -> results.EvolutionResult:
     """
     setup = EvolutionSetup(asked.going_on())
     require_listing(setup.runs_each, asked.config.total_timesteps)
-    return EvolutionLoop(setup, make_workers(asked.devices)).run()
+    return EvolutionLoop(setup).run()

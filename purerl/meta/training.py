@@ -39,7 +39,7 @@ from purerl.config import (
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
 from purerl.execution.dry_run import Part
-from purerl.execution.memory import require_together
+from purerl.execution.memory import require_together, worker_limit
 from purerl.execution.programs import Members, Program, check_divides, crossed
 from purerl.meta import strategy as strategies
 from purerl.meta.fitness import (
@@ -54,7 +54,7 @@ from purerl.meta.genome import Genome, Names
 from purerl.runner.arguments import as_seed
 from purerl.runner.options import BEGUN, FIXED, Saved, memory_limit_option, option
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, as_count, default_lanes, required
+from purerl.scale.devices import Worker, as_count, default_lanes, make_workers, required
 from purerl.search import fitness as kinds
 from purerl.search.fitness import is_own
 from purerl.space.points import Environments, read_environments
@@ -139,10 +139,6 @@ class EvolveOptions(Saved):
         keep=FIXED,
     )
     memory_limit: str | float | None = memory_limit_option()
-    devices: Any = option(
-        None,
-        doc="Local devices to use; all of the default backend where not given.",
-    )
     snapshot_every: int = option(
         16,
         "Generations between two snapshots of the solution, 0 for none.",
@@ -406,8 +402,6 @@ class Training:
     Args:
         setup: The evolution.
         key: The key of the evolution.
-        workers: Workers of this process.
-        memory_limit: Bytes that a worker may use.
 
     Attributes:
         lanes: The width of a block, W; chosen where none was asked for.
@@ -415,19 +409,15 @@ class Training:
         compile_seconds: Seconds that `compile` has taken.
     """
 
-    def __init__(
-        self,
-        setup: EvolutionSetup,
-        key: Array,
-        workers: list[Worker],
-        memory_limit: float,
-    ) -> None:
-        self.setup, self.key, self.workers = setup, key, workers
+    def __init__(self, setup: EvolutionSetup, key: Array) -> None:
+        self.setup, self.key, self.workers = setup, key, make_workers()
+        workers = self.workers
+        limit = worker_limit(setup.asked.memory_limit, workers)
         asked, is_cpu = setup.asked, workers[0].device.platform == "cpu"
         self.segment_updates = asked.segment_updates or asked.truncation
         # The blocks that a worker holds at a time, which change no bit.
         self.chunk_blocks = 1 if is_cpu else 2
-        self.compiler = BlockCompiler(workers, memory_limit / self.chunk_blocks)
+        self.compiler = BlockCompiler(workers, limit / self.chunk_blocks)
         everyone = workers * hosts.count()
         self.lanes = asked.lanes or default_lanes(setup.runs_each, everyone)
         self.is_fixed = asked.lanes is not None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.scale.devices import make_workers
 from tests.helpers import assert_same_bits, trained
 
 from .conftest import GENERATIONS, PARTS, POPULATION, SETTINGS, evolve, outcome
@@ -61,10 +62,12 @@ def test_one_worker_is_two(whole, one_core):
 
 
 @pytest.mark.slow
-def test_one_device_is_two(whole):
+def test_one_device_is_two(whole, monkeypatch):
     devices = jax.local_devices()
     assert len(devices) == 2
-    assert_same_bits(outcome(evolve(devices=devices)), outcome(whole))
+    workers = make_workers(devices)
+    monkeypatch.setattr("purerl.meta.training.make_workers", lambda: workers)
+    assert_same_bits(outcome(evolve()), outcome(whole))
 
 
 @pytest.mark.slow
