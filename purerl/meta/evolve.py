@@ -57,9 +57,9 @@ class EvolutionLoop:
             state, generations = self.open()
             first = session.saved_at = int(state.done)
             session.expect(generations * setup.steps, first * setup.steps)
-            run = partial(results.tracked, setup.config, setup.settings, self.folder)
-            hosts.run_on_all(lambda: session.begin(run))
-            self._tell(state)
+            about = setup.config, setup.settings, self.folder, state
+            told = partial(results.told, *about, setup.steps, setup.names)
+            hosts.run_on_all(lambda: session.begin(told))
             if first >= generations:
                 session.reporter.info(f"all {generations:,} generations had finished")
             else:
@@ -68,11 +68,6 @@ class EvolutionLoop:
             files = partial(results.tracked_files, result, session.reporter.info)
             session.close(result.done >= generations, files)
         return result
-
-    def _tell(self, state: State, first: int = 0) -> None:
-        """Tell trackers the rows of the generations from `first` on."""
-        setup, trackers = self.setup, self.session.trackers
-        results.tell(trackers, state, setup.settings, setup.steps, setup.names, first)
 
     def _evolve(self, state: State, generations: int) -> State:
         """The generations that are missing, until somebody asks to stop."""
@@ -207,7 +202,8 @@ class EvolutionLoop:
         )
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
-        self._tell(state, number)
+        setup, trackers = self.setup, self.session.trackers
+        results.tell(trackers, state, setup.settings, setup.steps, setup.names, number)
         return state
 
     def _save(self, state: State, force: bool) -> None:

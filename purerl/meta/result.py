@@ -503,18 +503,26 @@ def load_evolution(
 # What trackers are told: a row per generation, which is a step of every chart.
 
 
-def tracked(
-    config: TrainConfig, settings: Mapping[str, Any], folder: Path | None
-) -> TrackedRun:
+def told(
+    config: TrainConfig,
+    settings: Mapping[str, Any],
+    folder: Path | None,
+    state: State,
+    steps: int,
+    environments: Sequence[str],
+) -> Told:
     """Return what trackers are told of an evolution.
 
     Args:
         config: The config that members start from.
         settings: Settings of the evolution, as plain values.
         folder: The folder of the evolution, if it writes one.
+        state: The state after the last generation that is done.
+        steps: Environment steps of a generation.
+        environments: Names of the environments.
     """
     seed = int(settings["seed"])
-    return TrackedRun(
+    run = TrackedRun(
         name=name_of(folder, KIND),
         config={**serialise.to_dict(config), "evolution": settings},
         members={seed: Member("evolution", seed, {})},
@@ -522,6 +530,7 @@ def tracked(
         axis="generation",
         kind=KIND,
     )
+    return Told(run, None, lambda g: tell(g, state, settings, steps, environments))
 
 
 def tell(
@@ -594,9 +603,9 @@ def told_of_evolution(folder: Path) -> Told:
         ConfigError: nothing has been saved.
     """
     result, stored = load_evolution(folder), load(folder)
-    environments = list(stored["auto"])
-    about = result._state, result.settings, stored["steps"], environments
-    run = tracked(result.config, result.settings, folder)
-    files = partial(tracked_files, result, say)
-    finished = result.finished
-    return Told(run, result.done, lambda group: tell(group, *about), files, finished)
+    about = result.config, result.settings, folder, result._state
+    return told(*about, stored["steps"], list(stored["auto"]))._replace(
+        total=result.done,
+        files=partial(tracked_files, result, say),
+        is_finished=result.finished,
+    )
