@@ -29,7 +29,7 @@ from purerl.meta.training import (
     strategy_keys,
 )
 from purerl.runner.manifest import notes
-from purerl.runner.options import BEGUN, tool
+from purerl.runner.options import TOLD, tool
 from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.storage import folders
@@ -141,7 +141,7 @@ class EvolutionLoop:
             "config": serialise.to_dict(setup.config),
             "auto": dict(zip(setup.names, automatic, strict=True)),
             "settings": setup.settings,
-            "options": asked.kept(BEGUN),
+            "options": asked.kept(TOLD),
             "steps": setup.steps,
             "generations": asked.generations,
             "lanes": self.training.lanes,
@@ -296,6 +296,6 @@ def evolve(asked: EvolveOptions) -> results.EvolutionResult:
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    setup = EvolutionSetup(asked.going_on())
+    setup = EvolutionSetup(asked)
     require_listing(setup.runs_each, asked.config.total_timesteps)
     return EvolutionLoop(setup).run()

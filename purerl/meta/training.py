@@ -52,7 +52,7 @@ from purerl.meta.fitness import (
 )
 from purerl.meta.genome import Genome, Names
 from purerl.runner.arguments import as_seed
-from purerl.runner.options import BEGUN, FIXED, Saved, memory_limit_option, option
+from purerl.runner.options import FIXED, TOLD, Saved, memory_limit_option, option
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers, required
 from purerl.search import fitness as kinds
@@ -143,7 +143,7 @@ class EvolveOptions(Saved):
         16,
         "Generations between two snapshots of the solution, 0 for none.",
         check=lambda name, value: required(name, value) if value else 0,
-        keep=BEGUN,
+        keep=TOLD,
     )
 
 

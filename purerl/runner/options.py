@@ -14,7 +14,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 from purerl import serialise
 from purerl.config import ConfigError
@@ -22,16 +22,14 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, as_seconds, as_switch, check_call
 from purerl.runner.trackers import TRACKERS, Tracker, choose, make_tracker
 from purerl.scale.devices import as_count, required
-from purerl.storage import folders
 
 Call = ParamSpec("Call")
 Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 
-# How a folder keeps an option. All calls must agree in one that is fixed. One that a
-# folder was begun with holds where a later call leaves it at its default. One that is
-# told is that of the last call: `tune` and `compare` alone have such options.
-FIXED, BEGUN, TOLD = "fixed", "begun", "told"
+# How a folder keeps an option. All calls must agree in one that is fixed. One that is
+# told is that of the last call.
+FIXED, TOLD = "fixed", "told"
 
 
 class Repeated:
@@ -54,8 +52,7 @@ class Option(NamedTuple):
         read: Makes the option's value of those of its flags.
         check: Returns the value, from the option's name and what was given for it, or
             refuses it.
-        keep: How the folder keeps it: `FIXED`, `BEGUN` or `TOLD`; empty where it does
-            not.
+        keep: How the folder keeps it: `FIXED` or `TOLD`; empty where it does not.
     """
 
     help: str = ""
@@ -204,31 +201,12 @@ class Options:
         return {
             name: serialise.plain(getattr(self, name), name)
             for name, about in options_of(type(self)).items()
-            if about.keep in (ways or (FIXED, BEGUN, TOLD))
+            if about.keep in (ways or (FIXED, TOLD))
         }
 
     def of(self, owner: type["Options"]) -> dict[str, Any]:
         """Return the options that a class has, by name, to hand them on."""
         return {name: getattr(self, name) for name in options_of(owner)}
-
-    def going_on(self) -> Self:
-        """Return the options with those that the folder was begun with, if it was.
-
-        What is left at its default is as the folder says; see `BEGUN`.
-        """
-        folder = self.folder
-        if not folders.is_begun(folder):
-            return self
-        stored = folders.load(folder).get("options", {})
-        defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        changes = {
-            name: stored[name]
-            for name, about in options_of(type(self)).items()
-            if about.keep == BEGUN
-            and name in stored
-            and getattr(self, name) == defaults[name]
-        }
-        return dataclasses.replace(self, **changes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,6 @@ class SweepLoop:
 
     def _open_own(self, folder: Path) -> None:
         """Go on with the folder's lanes and segments, if any: they fix the bits."""
-        self.options = self.options.going_on()
         spec = store.describe(self.outline, self.points, self.options)
         stored = store.open_folder(folder, spec, self.options.extend)
         known = [stored["groups"][group.group.name] for group in self.outline.groups]

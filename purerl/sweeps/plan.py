@@ -33,7 +33,7 @@ from purerl.execution.programs import Members, Program, every, segment_length
 from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import (
-    BEGUN,
+    FIXED,
     Segmented,
     memory_limit_option,
     option,
@@ -83,9 +83,8 @@ class SweepOptions(Segmented):
     memory_limit: str | float | None = memory_limit_option()
     keep_states: bool = option(
         False,
-        "Keep the trained agents too. A sweep that was started with it goes on with "
-        "it.",
-        keep=BEGUN,
+        "Keep the trained agents too.",
+        keep=FIXED,
     )
 
 

@@ -22,7 +22,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -241,30 +241,27 @@ class Watch:
         return now - since > self.grace
 
 
-class Heart:
-    """Calls `beat(number)` every few seconds from a thread while active."""
+@contextlib.contextmanager
+def beating(beat: Callable[[int], None]) -> Iterator[None]:
+    """Call `beat(number)` every few seconds from a thread while active."""
+    is_over = threading.Event()
 
-    def __init__(self, beat: Callable[[int], None]) -> None:
-        self._beat = beat
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
+    def run() -> None:
         number = 0
-        while not self._stop.wait(BEAT_SECONDS):
+        while not is_over.wait(BEAT_SECONDS):
             number += 1
-            try:
-                self._beat(number)
-            except Exception:  # A busy storage: the next beat says as much.
-                continue
+            with contextlib.suppress(
+                Exception
+            ):  # A busy storage: the next one says it.
+                beat(number)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stop.set()
-        self._thread.join()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 BEAT = "beat:"  # study attribute of a worker
@@ -434,12 +431,10 @@ class Study:
             return False
         return True
 
-    @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Show other workers that this one goes on."""
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Show other workers that this one goes on, while active."""
         name = BEAT + self.me["id"]
-        with Heart(lambda beat: self.study.set_user_attr(name, beat)):
-            yield
+        return beating(lambda beat: self.study.set_user_attr(name, beat))
 
     def rows(self) -> list[Row]:
         """Return what is known of every trial that waits, runs or has finished."""

@@ -206,7 +206,7 @@ def test_a_heart_beats_until_its_worker_leaves(monkeypatch):
         beats.append(number)
         raise OSError("a busy storage")
 
-    with studies.Heart(beat):
+    with studies.beating(beat):
         while len(beats) < 3:
             time.sleep(0.005)
     last = len(beats)
