@@ -41,7 +41,7 @@ from purerl.types import Overrides
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
 KIND, FORMAT = "run", 1
 # The options that a run goes on with as it began.
-KEPT = ("lanes", "segment_updates", "data_parallel", "keep_checkpoints")
+KEPT = ("lanes", "segment_updates", "data_parallel")
 
 
 def open_run(
@@ -64,12 +64,13 @@ def open_run(
             config.yaml was changed, or it was spread over another number of devices;
             see `open_folder` for the others.
     """
+    told = ("keep_checkpoints",)
     spec = {
         "kind": KIND,
         "format": FORMAT,
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
-        **{name: getattr(options, name) for name in KEPT},
+        **{name: getattr(options, name) for name in (*KEPT, *told)},
         "data_parallel": len(jax.local_devices()) if options.data_parallel else 0,
         DIVERGED: {},
         **({"start": start} if start else {}),
@@ -85,15 +86,11 @@ def open_run(
             if options.extend
             else stored
         )
-        asked = {f"{name}_asked": new[name] for name in KEPT[:3]}
-        free = (DIVERGED, "start", "keep_checkpoints")
+        asked = {f"{name}_asked": new[name] for name in KEPT}
+        free = (DIVERGED, "start", *told)
         return found + differences(before, {**new, **asked}, free=free)
 
-    def merge(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        kept = options.keep_checkpoints or stored["keep_checkpoints"]
-        return {**stored, "keep_checkpoints": kept}
-
-    stored = folders.open_folder(folder, spec, compare=compare, merge=merge)
+    stored = folders.open_folder(folder, spec, compare=compare, told=told)
     if options.extend and config.total_timesteps != stored["config"]["total_timesteps"]:
         _extend(folder, stored, config)
     return stored

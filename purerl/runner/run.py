@@ -40,7 +40,7 @@ from purerl.runner.session import Session
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Notify, Told
 from purerl.scale import hosts
-from purerl.scale.devices import as_count, default_lanes, make_workers
+from purerl.scale.devices import default_lanes, make_workers, required
 from purerl.storage import checkpoint, folders
 from purerl.train import Bound, bind, make_segment
 from purerl.types import HostMetrics, PyTree
@@ -207,7 +207,6 @@ def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
 # Segments of a run whose environments are stepped on the host: an update each, so that
 # Ctrl-C and a checkpoint wait for one only, but no more rows than can be kept.
 HOST_SEGMENTS = 10_000
-KEEP_CHECKPOINTS = 3
 
 
 def _as_resume(name: str, value: Any) -> bool | str:
@@ -286,10 +285,8 @@ class RunOptions(Saved):
         read=_read_start,
         check=lambda name, value: as_start(value),
     )
-    keep_checkpoints: int | None = option(
-        None,
-        "Number of newest checkpoints to keep; if not given, 3, or what the run had.",
-        check=as_count,
+    keep_checkpoints: int = option(
+        3, "Number of newest checkpoints to keep.", check=required
     )
     data_parallel: bool = option(
         False,
@@ -453,8 +450,7 @@ class RunLoop:
         """Write a checkpoint if one is due; the last one always is."""
 
         def write() -> None:
-            keep = self.options.keep_checkpoints or KEEP_CHECKPOINTS
-            folder = self.folder / "checkpoints"
+            folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
             checkpoint.save(folder, cohort.update, cohort.gather(), keep)
 
         self.session.save(cohort.update, write, force=is_last)
@@ -642,7 +638,4 @@ def _with_widths(asked: RunOptions, bound: Bound, num_members: int) -> RunOption
         members_each = -(-num_members // len(workers))
         default = default_lanes(num_members, workers)
         lanes = fitting_lanes(bound, default, members_each, length, workers)
-    keep = asked.keep_checkpoints or KEEP_CHECKPOINTS
-    return dataclasses.replace(
-        asked, lanes=lanes, segment_updates=length, keep_checkpoints=keep
-    )
+    return dataclasses.replace(asked, lanes=lanes, segment_updates=length)

@@ -183,13 +183,12 @@ def test_an_evolution_takes_the_snapshots_of_the_call(tmp_path):
     assert found == [1, 2, 3, 6]
 
 
-def test_a_run_goes_on_with_its_number_of_checkpoints(tmp_path):
+def test_a_run_keeps_as_many_checkpoints_as_the_call_says(tmp_path):
     out = tmp_path / "out"
     options = {"out": out, "checkpoint_seconds": 0.0, **SMALL}
     purerl.run(CONFIG, keep_checkpoints=1, **options)
-    command = ["train", "--resume", str(out), "--checkpoint-seconds", "0"]
-    assert main([*command, "--extend", "768", "--no-progress"]) == 0
     assert len(list((out / "checkpoints").iterdir())) == 1
+    command = ["train", "--resume", str(out), "--checkpoint-seconds", "0"]
     more = ["--extend", "1152", "--keep-checkpoints", "2", "--no-progress"]
     assert main([*command, *more]) == 0
     assert len(list((out / "checkpoints").iterdir())) == 2
