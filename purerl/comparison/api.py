@@ -24,7 +24,6 @@ import jax
 import numpy as np
 
 from purerl import hooks, serialise
-from purerl.algorithms import name_of
 from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, Trained
 from purerl.comparison.settings import (
@@ -35,7 +34,7 @@ from purerl.comparison.settings import (
     parse_settings,
     read_settings,
 )
-from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
+from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
@@ -241,13 +240,12 @@ def make_parts(
 ) -> list[Part]:
     """Return the entries of one environment in as few programs as there are.
 
-    What sets the same numbers, with losses of the same structure, shares a program.
+    What sets the same numbers, with losses of the same structure, shares a program. A
+    whole config has its own.
     """
-    alike: dict[Any, list[Entry]] = {}
+    alike: dict[int, list[Entry]] = {}
     for entry in entries:
-        # Configs of one class and environment differ in what is `auto` alone.
-        automatic = tuple(n for n, value in vars(entry.start).items() if is_auto(value))
-        alike.setdefault((name_of(entry.start), automatic), []).append(entry)
+        alike.setdefault(id(entry.start), []).append(entry)
     parts = []
     for several in alike.values():
         for group in group_points(several[0].start, [each.values for each in several]):

@@ -4,7 +4,6 @@ A setting is changes of a config, a whole config, or an evolution. It becomes va
 (dotted) name of a field.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +12,10 @@ import jax
 import numpy as np
 
 from purerl import presets, serialise
-from purerl.algorithms import name_of
-from purerl.config import ConfigError, TrainConfig, check_mapping, is_auto, part_kind
+from purerl.config import ConfigError, TrainConfig, check_mapping, part_kind
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.space.axes import literal
-from purerl.space.points import CARRIED_FIELDS, Task, with_algorithm
+from purerl.space.points import CARRIED_FIELDS, Task
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; or an
 # evolution or its folder, for what it learned.
@@ -52,8 +50,7 @@ class Setting(NamedTuple):
     def within(self, task: Task) -> tuple[TrainConfig, dict[str, Any]]:
         """Return the config that the setting changes in an environment, and its values.
 
-        A whole config is what it changes of the task's one, in the algorithm of its
-        own: so several of an algorithm that differ in numbers are one program.
+        A whole config is itself, with what the environment says, and changes nothing.
 
         Raises:
             ConfigError: a whole config for another environment or number of steps.
@@ -63,15 +60,7 @@ class Setting(NamedTuple):
         evaluations: Any = {"num_evaluations": task.config.num_evaluations}
         moved = self.config.replace(**task.changes, **evaluations)
         _check_task(moved, task)
-        values = {f.name: getattr(moved, f.name) for f in dataclasses.fields(moved)}
-        # No number can be `auto` beside others that are not: the program differs.
-        automatic = {name: value for name, value in values.items() if is_auto(value)}
-        start = with_algorithm(task.config, name_of(moved)).replace(**automatic)
-        return start, {
-            name: value
-            for name, value in values.items()
-            if not _is_same(value, getattr(start, name), name)
-        }
+        return moved, {}
 
 
 def _check_task(config: TrainConfig, task: Task) -> None:

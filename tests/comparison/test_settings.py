@@ -51,7 +51,7 @@ def test_what_changes_the_same_numbers_is_one_program():
         "own": {},
         "slow": SLOW,
         "wide": {"learning_rate": 1.0, "hidden_sizes": (9,)},
-        "whole": faster,  # in the same algorithm, so it is what it changes
+        "whole": faster,  # a whole config is a program of its own
         "DQN": DQN,
         "DQN, slow": DQN.replace(learning_rate=1e-5),
         "DQN, slower": DQN.replace(learning_rate=1e-6),
@@ -63,10 +63,12 @@ def test_what_changes_the_same_numbers_is_one_program():
     }
     assert members(settings) == [
         ("own",),
-        ("slow", "whole"),
+        ("slow",),
         ("wide",),
+        ("whole",),
         ("DQN",),
-        ("DQN, slow", "DQN, slower"),
+        ("DQN, slow",),
+        ("DQN, slower",),
         ("same DQN",),
         ("clip", "clip more"),
         ("long", "longer"),
@@ -145,7 +147,6 @@ def test_what_a_whole_config_says_of_its_environment_is_its_own():
 
 @pytest.mark.parametrize("name", slow_but(presets.names(), *QUICK))
 def test_a_whole_config_is_trained_as_it_is(name):
-    """It is cut into what it changes of another config; together they are it again."""
     whole = presets.load(name)
     assert isinstance(whole, purerl.algorithms.TrainConfig)
     base = purerl.PPOConfig(
