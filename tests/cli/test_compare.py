@@ -4,7 +4,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.comparison.settings import parse_environments, parse_settings
+from purerl.comparison.api import parse_environments, parse_settings
 from purerl.config import ConfigError
 
 TINY = [

@@ -10,7 +10,7 @@ import purerl
 from purerl import losses
 from purerl.cli import main
 from purerl.comparison import api
-from purerl.comparison.settings import read_settings
+from purerl.comparison.api import read_settings
 from purerl.config import ConfigError
 from purerl.storage import folders
 from tests.comparison.small import (

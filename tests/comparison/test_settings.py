@@ -7,8 +7,13 @@ import pytest
 import purerl
 from purerl import presets, serialise
 from purerl.comparison import api
-from purerl.comparison.api import CompareOptions, enter, make_parts, planned
-from purerl.comparison.settings import read_settings
+from purerl.comparison.api import (
+    CompareOptions,
+    enter,
+    make_parts,
+    planned,
+    read_settings,
+)
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
 from purerl.space.points import read_environments
