@@ -208,7 +208,7 @@ def show_evolution(result: purerl.EvolutionResult) -> Shown:
     for name, figure in {"evolution": result.plot(), **result.pictures()}.items():
         plots.save(figure, folder / f"{name}.png")
     learned, whole = result.learned, folder / "learned.yaml"
-    parts = [*result.losses(learned), *result.optimisers(learned), "rule"]
+    parts = result.parts(*serialise.IN_FILES)
     files = {name: folder / f"{name}.npz" for name in parts}
     commands = [train_command(learned, *x) for x in files.items() if x[1].exists()]
     if whole.exists():

@@ -97,15 +97,6 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     return folders.open_folder(folder, spec, *parts, compare=compare, merge=merge)
 
 
-def load(folder: Path) -> dict[str, Any]:
-    """Return an evolution's manifest.
-
-    Raises:
-        ConfigError: there is none, or it cannot be read, or it is of another kind.
-    """
-    return folders.load_kind(folder, KIND, FORMAT)
-
-
 def fresh_state(
     optimiser: Optimiser, key: Any, generations: int, environments: int
 ) -> State:
@@ -333,7 +324,7 @@ class EvolutionResult(Shown):
         return self._only("loss")
 
     def _only(self, kind: str) -> Any:
-        parts = self._parts(self.learned, kind)
+        parts = self.parts(kind)
         if len(parts) != 1:
             raise ConfigError(
                 f"not one {kind} was evolved, but {', '.join(self.solution)}; what was "
@@ -341,18 +332,12 @@ class EvolutionResult(Shown):
             )
         return next(iter(parts.values()))
 
-    def losses(self, config: TrainConfig) -> dict[str, Any]:
-        """Return the losses of a config that were evolved, by the field's name."""
-        return self._parts(config, "loss")
-
-    def optimisers(self, config: TrainConfig) -> dict[str, Any]:
-        """Return the optimisers of a config that were evolved, by the field's name."""
-        return self._parts(config, "optimiser")
-
-    def _parts(self, config: TrainConfig, *kinds: str) -> dict[str, Any]:
+    def parts(self, *kinds: str) -> dict[str, Any]:
+        """Return what was learned of some kinds, such as `loss`, by the field's name."""
         # Terms beside a loss are neither drawn nor files of their own.
         fields = sorted({n.split(".")[0] for n in self.solution} - {"extra_loss"})
-        return {n: getattr(config, n) for n in fields if part_kind(n) in kinds}
+        learned = self.learned
+        return {n: getattr(learned, n) for n in fields if part_kind(n) in kinds}
 
     def snapshots(self) -> dict[int, TrainConfig]:
         """Return the config after some numbers of generations, from the folder.
@@ -370,9 +355,8 @@ class EvolutionResult(Shown):
 
     def save(self, folder: Path) -> None:
         """Write `learned.yaml`, and each evolved loss, optimiser and rule as `.npz`."""
-        learned = self.learned
-        serialise.to_yaml(learned, folder / "learned.yaml")
-        for name, part in self._parts(learned, *serialise.IN_FILES).items():
+        serialise.to_yaml(self.learned, folder / "learned.yaml")
+        for name, part in self.parts(*serialise.IN_FILES).items():
             serialise.save_part(part, folder / f"{name}.npz")
 
     def view(self) -> View:
@@ -404,8 +388,7 @@ class EvolutionResult(Shown):
 
     def pictures(self) -> dict[str, plots.Picture]:
         """Draw every loss and every learned optimiser that was evolved, by field."""
-        learned = self.learned
-        losses, optimisers = self.losses(learned), self.optimisers(learned)
+        losses, optimisers = self.parts("loss"), self.parts("optimiser")
         return {name: plots.loss_figure(loss) for name, loss in losses.items()} | {
             name: plots.optimiser_figure(optimiser)
             for name, optimiser in optimisers.items()
@@ -471,7 +454,7 @@ def load_evolution(
             damaged.
     """
     folder = stored_folder(folder)
-    stored = load(folder)
+    stored = folders.load_kind(folder, KIND, FORMAT)
     reader = "load_evolution"
     config, is_whole = manifest.read_or_stand_in(folder, stored, reader, config)
     settings = stored["settings"]
@@ -602,7 +585,7 @@ def told_of_evolution(folder: Path) -> Told:
     Raises:
         ConfigError: nothing has been saved.
     """
-    result, stored = load_evolution(folder), load(folder)
+    result, stored = load_evolution(folder), folders.load(folder)
     about = result.config, result.settings, folder, result._state
     return told(*about, stored["steps"], list(stored["auto"]))._replace(
         total=result.done,

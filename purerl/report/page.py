@@ -275,8 +275,8 @@ def evolution_sections(result: EvolutionResult) -> Sections:
         drawn = plots.evolution_returns(result.history["returns"], places)
         curves += html.figure(drawn, words)
     sections = {"Curve": curves}
-    pictures, learned = result.pictures(), result.learned
-    for name in (*result.losses(learned), *result.optimisers(learned)):
+    pictures = result.pictures()
+    for name in (*result.parts("loss"), *result.parts("optimiser")):
         title, caption = _LEARNED.get(name, (f"The {name.replace('_', ' ')}", _STEPS))
         body = html.figure(pictures[name], caption) if name in pictures else ""
         sections[title] = body + _use(result, name)

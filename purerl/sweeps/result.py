@@ -146,7 +146,7 @@ class SweepResult(Shown):
     @cached_property
     def _attrs(self) -> dict[str, str]:
         """What pictures are told of the sweep, the folder's config if there is one."""
-        stored = {} if self.out is None else store.load(self.out)
+        stored = {} if self.out is None else folders.load(self.out)
         config = stored.get("config") or serialise.to_dict(self.config)
         return {
             "config": json.dumps(config),
@@ -468,7 +468,7 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         ConfigError: no sweep there.
     """
     folder = stored_folder(folder)
-    stored = store.load(folder)
+    stored = folders.load_kind(folder, "sweep", store.FORMAT)
     points = tuple(stored["points"])
     try:
         points = tuple(

@@ -133,18 +133,9 @@ def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, A
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
     """Narrow the lanes of a group of which nothing has been trained yet."""
-    groups = load(folder)["groups"]
+    groups = folders.load(folder)["groups"]
     groups[group]["lanes"] = lanes
     folders.update(folder, {"groups": groups})
-
-
-def load(folder: Path) -> dict[str, Any]:
-    """Return a sweep's manifest.
-
-    Raises:
-        ConfigError: there is none, or it cannot be read, or it is of another kind.
-    """
-    return folders.load_kind(folder, "sweep", FORMAT)
 
 
 def save(

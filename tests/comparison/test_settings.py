@@ -95,7 +95,7 @@ def test_what_was_evolved_is_a_setting():
     result = evolution()
     (setting,) = read_settings({"learned": result})
     assert set(setting.values) == {"value_loss"}
-    learned = result.losses(result.learned)
+    learned = result.parts("loss")
     np.testing.assert_array_equal(
         jax.tree.leaves(setting.values)[0], jax.tree.leaves(learned)[0]
     )
