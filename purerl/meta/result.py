@@ -333,7 +333,7 @@ class EvolutionResult(Shown):
         return next(iter(parts.values()))
 
     def parts(self, *kinds: str) -> dict[str, Any]:
-        """Return what was learned of some kinds, such as `loss`, by the field's name."""
+        """Return learned parts of some kinds, such as `loss`, by the field's name."""
         # Terms beside a loss are neither drawn nor files of their own.
         fields = sorted({n.split(".")[0] for n in self.solution} - {"extra_loss"})
         learned = self.learned

@@ -157,9 +157,8 @@ class Options:
     )
     lanes: int | None = option(
         None,
-        "Agents per block of a compiled call; what suits the device if not given.",
-        doc="Agents per block of a compiled call, part of what fixes the bits; what "
-        "suits the device if not given.",
+        "Agents per block of a compiled call, part of what fixes the bits; what suits "
+        "the device if not given.",
         check=as_count,
     )
     trackers: Sequence[str | Tracker] | None = option(
@@ -215,9 +214,7 @@ class Segmented(Options):
 
     segment_updates: int | None = option(
         None,
-        "Updates per compiled call; chosen if not given.",
-        doc="Updates per compiled call, part of what fixes the bits; chosen if not "
-        "given.",
+        "Updates per compiled call, part of what fixes the bits; chosen if not given.",
         check=as_count,
     )
 
