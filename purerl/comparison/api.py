@@ -51,11 +51,12 @@ from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import check_fitness
-from purerl.space.axes import literal
 from purerl.space.points import (
     CARRIED_FIELDS,
     Environments,
     Task,
+    environments_option,
+    read_changes,
     read_environments,
     resolve_point,
 )
@@ -208,7 +209,7 @@ def described(setting: Setting) -> dict[str, Any]:
     return texts
 
 
-# Settings and environments as the command line writes them.
+# Settings as the command line writes them.
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -230,7 +231,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
                 f"--setting {text!r}: write NAME: field=value; ..., such as "
                 "'fast: learning_rate=1e-3', with another NAME each time."
             )
-        values: Any = _read_changes("--setting", text, rest)
+        values: Any = read_changes("--setting", text, rest)
         if set(values) == {"evolution"}:
             values = Path(str(values["evolution"]))
         elif "preset" in values or "config" in values:
@@ -243,35 +244,6 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
             )
         by_name[name] = values
     return by_name
-
-
-def parse_environments(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Read environments such as `Acrobot-v1; total_timesteps=2e5`.
-
-    Raises:
-        ConfigError: one that cannot be read.
-    """
-    environments = []
-    for text in texts:
-        env, _, rest = text.partition(";")
-        changes = _read_changes("--environment", text, rest)
-        named = {"name": text.strip()} if changes else {}
-        environments.append({"env": env.strip(), **changes, **named})
-    return environments
-
-
-def _read_changes(flag: str, text: str, changes: str) -> dict[str, Any]:
-    """Read values by name from `name=value; name=value`."""
-    values: dict[str, Any] = {}
-    for piece in filter(None, map(str.strip, changes.split(";"))):
-        name, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals or name in values:
-            raise ConfigError(
-                f"{flag} {text!r}: between semicolons stands name=value, each name "
-                f"once, got {piece!r}."
-            )
-        values[name] = literal(value)
-    return values
 
 
 # What to fold into a seed's key; `purerl.meta.training` has 0 to 2, and 4.
@@ -315,18 +287,7 @@ class CompareOptions(Segmented):
         read=parse_settings,
     )
     _: dataclasses.KW_ONLY
-    environments: Environments = option(
-        (),
-        "Environment to train in, with changes of the config after semicolons: "
-        "'Acrobot-v1; total_timesteps=2e5'; may be repeated. The config's own if not "
-        "given.",
-        doc="Environments: names; changes of the config by name, as in "
-        '`{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them '
-        "otherwise; or configs. The config's own where none are given.",
-        flag="environment",
-        kind=Repeated,
-        read=parse_environments,
-    )
+    environments: Environments = environments_option()
     baseline: str | None = option(
         None,
         "Name of the setting that others are compared with; the first if not given.",

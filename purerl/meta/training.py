@@ -57,7 +57,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers, required
 from purerl.search import fitness as kinds
 from purerl.search.fitness import is_own
-from purerl.space.points import Environments, read_environments
+from purerl.space.points import Environments, environments_option, read_environments
 from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
 from purerl.types import Array, Overrides
@@ -110,13 +110,7 @@ class EvolveOptions(Saved):
         "of your own, package.module:function.",
         keep=FIXED,
     )
-    environments: Environments = option(
-        (),
-        "Environments to train in; the config's own if not given.",
-        doc="Names of environments, changes of the config by name, or configs; the "
-        "config's own where not given.",
-        kind=tuple[str, ...],
-    )
+    environments: Environments = environments_option()
     baselines: Any = option(
         None,
         "Return of each environment that counts as 1; measured with the algorithm's "

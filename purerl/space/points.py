@@ -26,12 +26,14 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.randomisation import is_random
 from purerl.runner.arguments import check_call
+from purerl.runner.options import Repeated, option
 from purerl.space.axes import (
     Axis,
     Choice,
     LogUniform,
     Uniform,
     labels,
+    literal,
     read_axis,
     to_dict,
 )
@@ -300,3 +302,48 @@ def read_environments(config: TrainConfig, environments: Environments) -> list[T
             task._replace(name=f"{task.name} #{n}") for n, task in enumerate(tasks)
         ]
     return tasks
+
+
+def environments_option() -> Any:
+    """Return the option of the environments in which a tool trains."""
+    return option(
+        (),
+        "Environment to train in, with changes of the config after semicolons: "
+        "'Acrobot-v1; total_timesteps=2e5'; may be repeated. The config's own if not "
+        "given.",
+        doc="Environments: names; changes of the config by name, as in "
+        '`{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them '
+        "otherwise; or configs. The config's own where none are given.",
+        flag="environment",
+        kind=Repeated,
+        read=parse_environments,
+    )
+
+
+def parse_environments(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Read environments such as `Acrobot-v1; total_timesteps=2e5`.
+
+    Raises:
+        ConfigError: one that cannot be read.
+    """
+    environments = []
+    for text in texts:
+        env, _, rest = text.partition(";")
+        changes = read_changes("--environment", text, rest)
+        named = {"name": text.strip()} if changes else {}
+        environments.append({"env": env.strip(), **changes, **named})
+    return environments
+
+
+def read_changes(flag: str, text: str, changes: str) -> dict[str, Any]:
+    """Read values by name from `name=value; name=value`."""
+    values: dict[str, Any] = {}
+    for piece in filter(None, map(str.strip, changes.split(";"))):
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals or name in values:
+            raise ConfigError(
+                f"{flag} {text!r}: between semicolons stands name=value, each name "
+                f"once, got {piece!r}."
+            )
+        values[name] = literal(value)
+    return values

@@ -4,8 +4,9 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.comparison.api import parse_environments, parse_settings
+from purerl.comparison.api import parse_settings
 from purerl.config import ConfigError
+from purerl.space.points import parse_environments
 
 TINY = [
     *("--total-timesteps", "320", "--num-envs", "2", "--num-steps", "16"),
