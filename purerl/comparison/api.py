@@ -608,10 +608,7 @@ class _Loop:
         with session.interrupt, reporter:
             for part in parts:
                 if not self._train_part(part):
-                    reporter.notify(
-                        "stopped; with out=, settings that had finished are kept, and "
-                        "the same call trains the others"
-                    )
+                    session.say_stopped()
                     raise KeyboardInterrupt
         seconds = time.perf_counter() - began
         speed = format_count(self.done_steps / seconds)

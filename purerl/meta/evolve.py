@@ -111,7 +111,7 @@ class EvolutionLoop:
                 is_stop, done = isinstance(error, Stopped), int(state.done)
                 self._save(state, force=done > 0)
                 if is_stop or done:
-                    reporter.notify(self._how_to_go_on(done))
+                    session.say_stopped(f" after generation {done:,}")
                 if not is_stop:
                     raise
         return state
@@ -258,14 +258,6 @@ class EvolutionLoop:
             f"{', '.join(setup.settings['evolve'])}: {asked.population:,} members x "
             f"{asked.rollouts:,} rollouts in {', '.join(setup.names)}, "
             f"{text.format_count(setup.steps)} steps a generation"
-        )
-
-    def _how_to_go_on(self, done: int) -> str:
-        if self.asked.folder is None:
-            return f"stopped after generation {done:,}; nothing was saved (no out)"
-        return (
-            f"stopped after generation {done:,}, which is saved. Go on with: "
-            f"the same call or command with out={text.quoted(self.asked.folder)}"
         )
 
 

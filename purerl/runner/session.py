@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Self
 
+from purerl.execution.format import quoted
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Options
 from purerl.runner.trackers import Tracker, choose
@@ -136,6 +137,16 @@ class Session:
             if not self._is_disk_full:  # said once, until there is room again
                 self.reporter.notify(f"{error} Training goes on without it.")
             self._is_disk_full = True
+
+    def say_stopped(self, when: str = "") -> None:
+        """Say that the call was stopped, perhaps when, and how to go on."""
+        folder, how = self._asked.folder, "nothing was saved (no out folder)"
+        if folder is not None:
+            how = (
+                f"what was done is in {folder}. The same call with out={str(folder)!r},"
+                f" or command with --out {quoted(folder)}, goes on."
+            )
+        self.reporter.notify(f"stopped{when}; {how}")
 
     def close(self, is_finished: bool, files: Files = no_files) -> None:
         """Wait for the trackers, and close them.

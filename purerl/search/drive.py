@@ -13,7 +13,7 @@ from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort, train_until
 from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
-from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.format import format_count, with_noun
 from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
@@ -210,12 +210,7 @@ class _SearchLoop:
             seconds = time.perf_counter() - began
         is_finished = next_request is None
         if not is_finished:
-            session.reporter.notify(
-                f"stopped; what was done is in {self.out}. The same search with "
-                f"--out {quoted(self.out)} (out=) goes on."
-                if self.out
-                else "stopped; nothing was saved (no out folder)"
-            )
+            session.say_stopped()
         numbers = {
             "trained_requests": len(self.steps) - self.first,
             "compile_seconds": round(self.compile_seconds, 2),

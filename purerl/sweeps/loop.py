@@ -134,8 +134,7 @@ class SweepLoop:
         }
         result = self._result(source, numbers)
         if session.is_stopped and not result.finished:
-            where = text.quoted(self.folder) if self.folder else "FOLDER"
-            reporter.notify(f"stopped; the same sweep with --out {where} goes on")
+            session.say_stopped()
         elif not is_complete:
             reporter.info(
                 f"{text.with_noun(trained, 'member')}, "
