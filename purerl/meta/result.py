@@ -544,12 +544,12 @@ def tell(
     for number in range(first, int(state.done)):
         done, returns = number + 1, history["returns"][number].tolist()
         row = {
-            **{"update": done, "generation": done, "env_steps": done * steps},
+            **{"kind": KIND, "update": done, "generation": done},
+            "env_steps": done * steps,
             **{name: history[name][number].item() for name in names},
             **{f"return/{n}": x for n, x in zip(environments, returns, strict=True)},
         }
-        group.log(KIND, int(settings["seed"]), row)
-        group.flush()
+        group.tell([(int(settings["seed"]), row)])
 
 
 def tracked_files(

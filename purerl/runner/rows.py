@@ -213,14 +213,15 @@ class Records:
             NaN where no episode has ended yet.
         """
         # Training comes last: where its rows are there, all are (`read_members`).
+        told = list[tuple[int, Row]]()
         for slot, at in enumerate(segment.evaluated(plan)):
             found = {name: segment.evaluation[name][:, slot] for name in EVALUATED}
-            self._log("evaluation", rows_at(at, found))
+            told += self._log("evaluation", rows_at(at, found))
         row = reduce_segment(segment.metrics, self._last())
-        self._log("train", rows_at(segment.end, row))
+        told += self._log("train", rows_at(segment.end, row))
         if self._file:
             self._file.flush()
-        self._trackers.flush()
+        self._trackers.tell(told)
         return mean_of_known(row["episode_return"])
 
     def _last(self) -> dict[str, np.ndarray]:
@@ -229,12 +230,14 @@ class Records:
         held = [name for name in HELD if rows and name in rows[0]]
         return {name: np.array([row[name] for row in rows], float) for name in held}
 
-    def _log(self, kind: str, rows: list[Row]) -> None:
+    def _log(self, kind: str, rows: list[Row]) -> list[tuple[int, Row]]:
+        """Take a row of each member; return what trackers are told of them."""
         for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):
             self.rows[kind][member].append(row)
-            self._trackers.log(kind, seed, row)
             if self._file:
                 self._file.log(kind, seed, row)
+        told = ({"kind": kind, **row} for row in rows)
+        return list(zip(self._seeds, told, strict=True))
 
     def newly_diverged(self, segment: Segment) -> str:
         """Mark who diverges in a segment, in the manifest too; return a sentence.
@@ -296,11 +299,12 @@ class Records:
 
     def send_missing(self, trackers: Group) -> None:
         """Tell trackers all rows; they know which of them they lack."""
-        for kind in reversed(KINDS):  # As `add` does.
-            for seed, rows in zip(self._seeds, self.rows[kind], strict=True):
-                for row in rows:
-                    trackers.log(kind, seed, row)
-        trackers.flush()
+        trackers.tell(
+            (seed, {"kind": kind, **row})
+            for kind in reversed(KINDS)  # As `add` does.
+            for seed, rows in zip(self._seeds, self.rows[kind], strict=True)
+            for row in rows
+        )
 
 
 def saved_records(folder: Path, seeds: Sequence[int]) -> Records:

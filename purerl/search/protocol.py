@@ -482,6 +482,5 @@ def tell(group: Group, search: Search, steps: Sequence[Step]) -> None:
         if after.request.parents is None
     )
     env_steps = update * search.bound.plan.steps_per_update
-    for number, row in search.rows(steps[-1]):
-        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
-    group.flush()
+    about = {"kind": "train", "update": update, "env_steps": env_steps}
+    group.tell((number, {**about, **row}) for number, row in search.rows(steps[-1]))

@@ -58,8 +58,7 @@ class Hangs(Keeps):
 
 def tell(trackers, updates):
     for update in updates:
-        trackers.log("train", 0, at(update))
-        trackers.flush()
+        trackers.tell([(0, at(update))])
 
 
 def test_a_tracker_that_fails_in_the_middle_is_told_the_rest_later(tmp_path):

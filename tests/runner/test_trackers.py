@@ -111,8 +111,7 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     bad, good = Flushes(fails=method), Keeps()
     trackers, said = group(bad, good, folder=tmp_path)
     for update in (1, 2, 3):
-        trackers.log("train", 0, at(update))
-        trackers.flush()
+        trackers.tell([(0, at(update))])
     trackers.close("finished")
     assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
     assert good.status == "finished"
@@ -135,12 +134,12 @@ def test_a_tracker_that_cannot_begin_stops_a_new_run_and_leaves_no_run(tiny, tmp
 
 def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
     trackers, _ = group(Keeps(id="a"), folder=tmp_path)
-    trackers.log("train", 0, at(5))
+    trackers.tell([(0, at(5))])
     trackers.close("interrupted")
     bad = Keeps(fails="begin", id="a")
     trackers, said = group(bad, folder=tmp_path)
     for update in (5, 6):
-        trackers.log("train", 0, at(update))
+        trackers.tell([(0, at(update))])
     trackers.close("finished")
     assert "left out" in said[0] and "lacks 1 of 2 updates" in said[1]
     assert load_stored(tmp_path)["keeps"]["told"] == [[0, 0]]
@@ -149,7 +148,7 @@ def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
 def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
     trackers, _ = group(Keeps(id="a"), folder=tmp_path)
     for update in (1, 2, 3):
-        trackers.log("train", 0, at(update))
+        trackers.tell([(0, at(update))])
     trackers.close("interrupted")
     begin_anew(tmp_path, 3)
     assert load_stored(tmp_path)["keeps"]["id"] == "a"  # All of them hold.
@@ -160,7 +159,7 @@ def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
     new = Keeps(id="b")
     trackers, said = group(new, folder=tmp_path)
     for update in (1, 2):
-        trackers.log("train", 0, at(update))
+        trackers.tell([(0, at(update))])
     trackers.close("finished")
     assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
     assert new.told == [("train", 0, 1), ("train", 0, 2)]
@@ -171,8 +170,7 @@ def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
 def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     first = Keeps(id="a")
     trackers, _ = group(first, folder=tmp_path)
-    trackers.log("train", 0, at(3))
-    trackers.log("evaluation", 0, at(2))
+    trackers.tell([(0, at(3)), (0, at(2, "evaluation"))])
     trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
     entry = {"id": "a", "told": [[0, 1]], "status": "interrupted", "options": {}}
@@ -182,8 +180,7 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     new.name = "new"
     trackers, _ = group(again, new, folder=tmp_path)
     assert again.begun.id == "a" and new.begun.id is None
-    for kind, update in (("train", 3), ("evaluation", 2), ("train", 6)):
-        trackers.log(kind, 0, at(update))
+    trackers.tell([(0, at(3)), (0, at(2, "evaluation")), (0, at(6))])
     trackers.close("finished")
     assert again.told == [("train", 0, 6)]
     assert new.told == [("evaluation", 0, 2), ("train", 0, 3), ("train", 0, 6)]

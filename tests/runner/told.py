@@ -113,9 +113,9 @@ class Flushes(Keeps):
         self._may_fail("flush")
 
 
-def at(update):
+def at(update, kind="train"):
     """A row without numbers."""
-    return {"update": update, "env_steps": 32 * update}
+    return {"kind": kind, "update": update, "env_steps": 32 * update}
 
 
 def group(*trackers, folder=None):

@@ -1,7 +1,7 @@
 """The trackers of one call: opened, told, closed, and remembered in `trackers.json`.
 
 What is told comes in pieces, each of which a tracker has or lacks: in a run, a search
-or an evolution the rows of an update (`log`, `flush`), in a sweep, a study or a
+or an evolution the rows of an update (`tell`), in a sweep, a study or a
 comparison a member that has ended (`add`). All pieces stand in one list. A thread for
 each tracker reads it at its own pace, so training waits for none, and a failure of one
 stops neither training nor the others. What a tracker has missed is sent by the call
@@ -231,7 +231,6 @@ class Group:
         self._changed = threading.Condition()
         self._writers = [Writer(tracker, self) for tracker in trackers]
         self._has_begun = False
-        self._pending: list[tuple[int, Row]] = []
         self._offered: set[int] = set()  # Numbers of the pieces.
         self._total: int | None = None
 
@@ -301,30 +300,27 @@ class Group:
             if not writer.failed and (sentence := writer.tracker.where()):
                 notify(sentence)
 
-    def log(self, kind: str, member: int, row: Row) -> None:
-        """Take a row for all.
-
-        Args:
-            kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            member: Number of the member, see `TrackedRun.members`.
-            row: Names and numbers.
-        """
-        if self._writers:
-            self._pending.append((member, {"kind": kind, **row}))
-
-    def flush(self) -> None:
+    def tell(self, rows: Iterable[tuple[int, Row]]) -> None:
         """Hand over the rows of a segment that has ended, those of an update together.
 
         They are numbered as they come: a call that goes on tells all rows again.
+
+        Args:
+            rows: The number of a member, see `TrackedRun.members`, and a row with its
+                `kind`, `train`, `evaluation` or `evolution`.
         """
+        if not self._writers:
+            return
+
+        def update(told: tuple[int, Row]) -> int:
+            return told[1]["update"]
+
         # In the order of updates: an evaluation comes before the end of its segment.
-        rows, self._pending = sorted(self._pending, key=_update), []
-        for _, some in itertools.groupby(rows, key=_update):
+        for _, some in itertools.groupby(sorted(rows, key=update), key=update):
             piece = Piece(len(self._offered), list(some))
             self._offered.add(piece.number)
             self.items.append(lambda piece=piece: [piece])
-        if rows:
-            self._go_on()
+        self._go_on()
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
         """Tell all of some members that have ended, if any was not told before.
@@ -346,7 +342,6 @@ class Group:
             status: The status to close with: `finished`, `interrupted` or `failed`.
             files: Makes the files to keep, if any tracker takes files.
         """
-        self.flush()
         kinds = [type(writer.tracker) for writer in self._writers]
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as drawn:
             takes_files = any(kind.artifact is not Tracker.artifact for kind in kinds)
@@ -502,10 +497,6 @@ def send(told: Told, trackers: Sequence[Tracker], notify: Notify) -> bool:
         told.tell(group)
         group.close("finished" if told.is_finished else "interrupted", told.files)
     return group.lacks_nothing
-
-
-def _update(told: tuple[int, Row]) -> int:
-    return told[1]["update"]
 
 
 def reason(error: BaseException) -> str:
