@@ -1,5 +1,8 @@
 """purerl.compare: named settings judged on held-out seeds and in held-out environments.
 
+A setting is changes of a config, a whole config, or an evolution. It becomes values by
+(dotted) name of a field.
+
 Every setting trains in every environment with the same random keys, which no search has
 seen. Settings that change the same numbers are one compiled program per environment,
 vmapped over settings and seeds. A setting's program follows from the setting alone,

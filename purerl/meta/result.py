@@ -1,4 +1,15 @@
-"""The result of an evolution: a solution, a loss, a curve."""
+"""The result of an evolution: a solution, a loss, a curve; and its folder.
+
+config.yaml      the config that members start from, for people
+manifest.json    what is evolved and how, lanes, versions, device
+checkpoints/     the last two states: strategy, best member, history
+snapshots/       the solution every few generations
+learned.yaml     the config with the solution in it; and value_loss.npz,
+                 optimiser.npz, ...
+summary.json     what all generations have cost
+
+Every file is written atomically and none is pickled.
+"""
 
 import sys
 import warnings

@@ -1,4 +1,4 @@
-"""The training runs of an evolution, in blocks of lanes over the workers.
+"""What an evolution is asked, checked; and its training runs, in blocks of lanes.
 
 A run's bits depend on its key, its overrides, W and K only, so they may be spread over
 chunks, devices and processes in any way. All members of a generation have the same keys

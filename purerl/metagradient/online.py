@@ -1,9 +1,17 @@
-"""purerl.self_tune: an agent that tunes its own numbers while it learns.
+"""purerl.self_tune and purerl.meta_train: numbers that agents tune while they learn.
 
-One life: every few updates the meta-gradient of what the last of them have led to moves
+`self_tune` is one life: every few updates the meta-gradient of what the last of them have led to moves
 the numbers by a step of Adam, and the agent goes on from where it is with the new ones
 (Xu, van Hasselt and Silver 2018, arXiv:1805.09801; Zahavy et al. 2020,
 arXiv:2002.12928). The rollout that judges is the one that the next update learns from.
+
+In `meta_train` many agents share the numbers, each in a task of its own. Every step
+makes some updates of all agents, and moves the numbers by a step of Adam along the mean
+of their meta-gradients. An agent whose run is over begins again, with fresh parameters
+and in another task, so that what is learned has to help from the beginning of a run to
+its end. Lifetimes are staggered: at any moment the agents are of all ages. That is how
+learned update rules are trained (Oh et al. 2020, arXiv:2007.08794; 2025,
+doi:10.1038/s41586-025-09761-x).
 """
 
 from collections.abc import Callable, Mapping

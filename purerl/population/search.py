@@ -1,4 +1,4 @@
-"""What searches over hyperparameters share: options, scores, ranks, requests."""
+"""What searches over hyperparameters share: options, scores, requests, results."""
 
 import abc
 import contextlib

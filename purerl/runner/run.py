@@ -1,7 +1,8 @@
 """purerl.run: one agent per seed, trained segment by segment.
 
 Segments of updates run on the devices; between them the host writes metrics, shows
-progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
+progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run. It
+begins with fresh agents, or with the networks of another run's (`Start`).
 """
 
 import dataclasses

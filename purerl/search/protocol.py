@@ -3,7 +3,15 @@
 `ask` looks at the search's state and says which members to train, and how far. `tell`
 takes what came of it and gives the next state. Neither trains, draws from a hidden
 source or touches a file. So the outcomes of all requests are everything that a stopped
-search needs in order to go on: asking and telling them again gives its state.
+search needs in order to go on: asking and telling them again gives its state. They
+stand in its folder, one atomic file per request:
+
+config.yaml      the base config, for people
+manifest.json    kind, axes, options, seeds, lanes and segments, versions, device
+records/         00000.npz, ...: what came of a request
+checkpoints/     states of the members after the last request, by its number
+
+What was lost with a kill is computed again with the same result. Nothing is pickled.
 """
 
 import itertools

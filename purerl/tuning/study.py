@@ -6,6 +6,8 @@ lower numbers. So the finished trials are exactly as many as asked for, whatever
 and however many workers there are: what a dead worker ran fails and is queued again. On
 one machine a process is looked up; of another machine's one knows only that its beat, a
 number that it keeps raising in the study, has not stopped.
+
+Optuna's samplers and pruners come first, seeded so that a study can be resumed.
 """
 
 import contextlib
