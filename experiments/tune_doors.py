@@ -27,8 +27,8 @@ from frame import IMAGES, keep, options, show_table
 import purerl
 from purerl import optimisers
 from purerl.report.tables import holdout_table, trials_table
+from purerl.storage.files import jsonable
 from purerl.tuning.api import end_line, warnings
-from purerl.tuning.result import holdout_dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
 # isort: split
@@ -122,7 +122,7 @@ def main() -> None:
         "best": {"trial": result.best_row.number, **result.best_row.params},
         "best_score": result.best_row.score,
         "default_score": result.rows[0].score,
-        "holdout": holdout_dict(result.holdout),
+        "holdout": jsonable(result.holdout),
         "importance": result.importance,
         **result.summary,
         "wall_seconds": round(seconds, 1),

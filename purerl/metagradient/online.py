@@ -1,9 +1,10 @@
 """purerl.self_tune and purerl.meta_train: numbers that agents tune while they learn.
 
-`self_tune` is one life: every few updates the meta-gradient of what the last of them have led to moves
-the numbers by a step of Adam, and the agent goes on from where it is with the new ones
-(Xu, van Hasselt and Silver 2018, arXiv:1805.09801; Zahavy et al. 2020,
-arXiv:2002.12928). The rollout that judges is the one that the next update learns from.
+`self_tune` is one life: every few updates the meta-gradient of what the last of them
+have led to moves the numbers by a step of Adam, and the agent goes on from where it is
+with the new ones (Xu, van Hasselt and Silver 2018, arXiv:1805.09801; Zahavy et al.
+2020, arXiv:2002.12928). The rollout that judges is the one that the next update learns
+from.
 
 In `meta_train` many agents share the numbers, each in a task of its own. Every step
 makes some updates of all agents, and moves the numbers by a step of Adam along the mean

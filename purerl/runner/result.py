@@ -21,6 +21,7 @@ from purerl.runner.arguments import seeds_named, stored_folder
 from purerl.runner.rows import REMEDY, diverged_entry, diverged_words, read_diverged_at
 from purerl.scale.host import agent_to_device
 from purerl.storage import checkpoint, folders
+from purerl.storage.files import jsonable
 from purerl.train import bind, make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
 
@@ -264,16 +265,12 @@ def summary(result: RunResult) -> dict[str, Any]:
         means = final[:, -1].mean(-1)
         kept = means[~is_lost]
         # Not rounded: all returns of a task may lie between 0 and 1.
-        numbers["evaluation_mean"] = _plain(kept.mean()) if kept.size else None
+        numbers["evaluation_mean"] = jsonable(kept.mean()) if kept.size else None
         numbers["evaluation_per_seed"] = [
-            None if lost else _plain(x) for lost, x in zip(is_lost, means, strict=True)
+            None if lost else jsonable(x)
+            for lost, x in zip(is_lost, means, strict=True)
         ]
     return numbers
-
-
-def _plain(value: Any) -> float | None:
-    """A number as JSON has it, which knows no NaN and no infinity."""
-    return float(value) if np.isfinite(value) else None
 
 
 def _times(result: RunResult) -> dict[str, Any]:

@@ -8,7 +8,6 @@ CRC-32 of its line and of all lines before it.
 """
 
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from purerl.runner.arguments import seeds_named
 from purerl.runner.trackers.base import Row
 from purerl.runner.trackers.group import Group, begin_anew
 from purerl.storage import checkpoint, folders
+from purerl.storage.files import jsonable
 from purerl.train import Plan
 from purerl.types import HostMetrics
 
@@ -67,8 +67,7 @@ class RowFile:
         if self._crc is None:
             lines = _lines(self.path)
             self._crc = lines[-1].crc if lines else 0
-        values = {name: _no_nan(value) for name, value in row.items()}
-        line = json.dumps({"kind": kind, "seed": seed, **values})
+        line = json.dumps({"kind": kind, "seed": seed, **jsonable(row)})
         self._crc = zlib.crc32(line.encode(), self._crc)
         self._pending.append(f"{line[:-1]}{_crc_text(self._crc)}\n")
 
@@ -175,12 +174,6 @@ def stack_rows(members: Sequence[Sequence[Row]]) -> HostMetrics:
         array = np.asarray(values)
         stacked[name] = np.asarray(values, float) if array.dtype == object else array
     return stacked
-
-
-def _no_nan(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_no_nan, value))
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Records:

@@ -7,6 +7,7 @@ operating system ends a lock with the process, so that a kill leaves none behind
 
 import hashlib
 import json
+import math
 import os
 import platform
 import zipfile
@@ -61,6 +62,19 @@ def check_arrays(path: Path) -> None:
 
 
 CHECKSUM = "sha256"  # The last entry of every file.
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value as JSON has it, which knows no arrays, no NaN and no infinity."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: jsonable(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(jsonable, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return jsonable(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

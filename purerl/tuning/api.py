@@ -28,6 +28,7 @@ from purerl.runner.session import Session
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
 from purerl.space.axes import in_a_line
+from purerl.storage.files import jsonable
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, Score, choose_lanes
@@ -224,7 +225,7 @@ class StudyLoop:
         unknown = np.isnan(scores) & ~np.stack([score.diverged for score in both])
         lowest = np.fmin.reduce([lowest_of(s.along, s.diverged) for s in both])
         holdout = results.compare(best.number, seeds, scores, unknown, lowest)
-        study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
+        study.study.set_user_attr(HOLDOUT, jsonable(holdout))
         return holdout
 
     def _result(

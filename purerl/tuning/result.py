@@ -39,7 +39,7 @@ from purerl.runner.trackers.base import (
 from purerl.runner.trackers.group import Group, Told
 from purerl.space.axes import from_dict, in_a_line
 from purerl.storage import folders
-from purerl.storage.files import read_json, write_json
+from purerl.storage.files import jsonable, read_json, write_json
 from purerl.storage.folders import FIELD, differences
 from purerl.tuning.space import Space, TuneOptions
 
@@ -284,25 +284,10 @@ def compare(
 
 
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
-    """Return a comparison from the plain values of `holdout_dict`."""
+    """Return a comparison from its values as JSON has them."""
     scores = [stored[name]["scores"] for name in ("best", "default")]
     known = (stored[name] for name in ("unknown", "lowest"))
     return compare(stored["trial"], stored["seeds"], scores, *known)
-
-
-def holdout_dict(holdout: Holdout) -> dict[str, Any]:
-    """Return a comparison as plain values."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Holdout | HeldOutScores):
-            return {name: plain(inner) for name, inner in value._asdict().items()}
-        if isinstance(value, np.ndarray | tuple):
-            return [plain(inner) for inner in value]
-        if isinstance(value, np.generic):
-            value = value.item()
-        return None if isinstance(value, float) and not np.isfinite(value) else value
-
-    return plain(holdout)
 
 
 # Numbers of a call that a study has as the sum over its calls.
@@ -322,7 +307,7 @@ def write(folder: Path, result: TuneResult) -> None:
         **{name: numbers[name] for name in ("trials", *STATES)},
         "best_trial": result.best_row.number if result.best_row else None,
         "importance": result.importance,
-        "holdout": holdout_dict(result.holdout) if result.holdout else None,
+        "holdout": jsonable(result.holdout),
     }
     folders.write_summary(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
 

@@ -16,6 +16,7 @@ from purerl.report.tables import (
     holdout_table,
     run_table,
 )
+from purerl.storage.files import jsonable
 from purerl.tuning import result
 from tests.helpers import slow_but
 from tests.report import synthetic
@@ -212,7 +213,7 @@ def test_a_held_out_seed_that_diverged_is_worth_the_worst_of_both():
     assert (gone.best.mean, gone.default.mean) == (1.0, 1.5)
     nothing = result.compare(0, range(2), [[None, None], [None, None]])
     assert np.isnan(nothing.difference.mean) and nothing.difference.diverged == 2
-    assert result.holdout_dict(nothing)["best"]["mean"] is None
+    assert jsonable(nothing)["best"]["mean"] is None
 
 
 def test_numbers_have_as_many_places_as_tell_returns_apart():

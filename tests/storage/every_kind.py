@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import purerl
-from purerl.tuning import result as results
+from purerl.storage.files import jsonable
 from tests.helpers import plain, tiny_config
 
 CONFIG = tiny_config(num_evaluations=2)
@@ -82,7 +82,7 @@ def contents(kind: str, result: Any) -> Any:
     if kind == "evolution":
         return _plain([result.history, result.vector, result.best(), result.done])
     if kind == "tune":
-        held_out = result.holdout and results.holdout_dict(result.holdout)
+        held_out = result.holdout and jsonable(result.holdout)
         return _plain([result.rows, held_out, result.importance, result.finished])
     about = {name: getattr(result, name) for name in ("scores", "curves", "steps")}
     return _plain([about, repr(result.rows), result.seeds, result.baseline])

@@ -20,6 +20,7 @@ import purerl
 from purerl.cli import main
 from purerl.cli.tools import show_study
 from purerl.report.page import folder_page
+from purerl.storage.files import jsonable
 from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
@@ -86,8 +87,8 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
     assert loaded.rows == result.rows  # also the curves along the way
     assert loaded.best_row == result.best_row and loaded.best() == result.best()
     assert loaded.importance == result.importance and loaded.finished
-    stored = results.holdout_dict(loaded.holdout)
-    assert stored == results.holdout_dict(result.holdout)
+    stored = jsonable(loaded.holdout)
+    assert stored == jsonable(result.holdout)
     assert loaded.summary == result.summary
     # Its environment is an object whose class a module has.
     assert purerl.load_tune(out).rows == result.rows
@@ -433,7 +434,7 @@ def test_a_seed_without_an_episode_has_not_diverged():
     assert found.best.mean == 1.5 and np.isnan(found.default.mean)
     assert np.isnan(found.difference.mean)
     assert found.note.startswith("A seed ended no episode")
-    stored = json.loads(json.dumps(results.holdout_dict(found)))
+    stored = json.loads(json.dumps(jsonable(found)))
     assert stored["unknown"] == unknown
     lost = results.compare(3, (7, 8), [[1.0, 2.0], [4.0, None]])
     assert (lost.default.diverged, lost.default.mean) == (1, 2.5)
@@ -444,7 +445,7 @@ def test_a_seed_that_diverged_is_worth_what_the_worst_had_on_its_way():
     found = results.compare(3, (7, 8), [[500.0] * 2, [500.0, None]], lowest=20.0)
     assert (found.best.mean, found.default.mean) == (500.0, 260.0)
     assert found.difference.mean == 240.0
-    stored = json.loads(json.dumps(results.holdout_dict(found)))
+    stored = json.loads(json.dumps(jsonable(found)))
     again = results.read_holdout(stored)
     assert again.default.mean == 260.0 and again.lowest == 20.0
     stored["lowest"] = None
