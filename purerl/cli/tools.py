@@ -135,7 +135,7 @@ def _plan_search(asked: Any) -> Planned:
 def show_search(result: purerl.PBTResult | purerl.HalvingResult) -> Shown:
     """Show the best member of each search, and how it came about."""
     best, shown = result.best_of_each(), []
-    if isinstance(result, purerl.HalvingResult):
+    if isinstance(result, purerl.HalvingResult) and result.steps:
         title = "members of all searches trained up to each rung"
         shown.append(tables.table(title, *tables.rung_rows(result.dataset)))
     lost = "; of the others all members diverged" * (len(best) < len(result.seeds))
