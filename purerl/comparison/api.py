@@ -154,13 +154,13 @@ def read_settings(settings: Settings) -> list[Setting]:
         if not name.strip() or not name.isprintable():
             raise ConfigError(f"settings: {name!r} is no name; give a word for tables.")
         try:
-            entries.append(_read(name, value))
+            entries.append(_read_setting(name, value))
         except ConfigError as error:
             raise ConfigError(f"settings: {name}: {error}") from None
     return entries
 
 
-def _read(name: str, value: Any) -> Setting:
+def _read_setting(name: str, value: Any) -> Setting:
     if isinstance(value, TrainConfig):
         return Setting(name, {}, value)
     if isinstance(value, str | Path):

@@ -222,7 +222,7 @@ class Comparison(Shown):
     def _lowest(self) -> np.ndarray:
         """The lowest return on the way of a run that did not fail, `[E]`."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
-        returns = zip(self.curves.values(), failed.any(0), strict=True)
+        returns = zip(self.curves.values(), np.any(failed, axis=0), strict=True)
         return np.array([statistics.lowest_of(*both) for both in returns])
 
     def normalised(

@@ -224,7 +224,7 @@ def value_at(
     first, *rest = name.split(".")
     if word:
         check_known(first, field_names(config), f"{word}: {type(config).__name__}")
-    value = getattr(config, first, None)
+    value: Any = getattr(config, first, None)
     if first == "env_params":
         value = bind_params(env or resolve_env(config), config.env_params)
     for part in rest:
