@@ -606,7 +606,7 @@ CLASSES = {
 }
 
 
-def load_search(folder: str | Path, config: TrainConfig | None = None) -> Any:
+def load_search(folder: str | Path, config: TrainConfig | None = None) -> Result:
     """Read the folder of `purerl.pbt` or `purerl.halving`, also while it runs.
 
     Args:
