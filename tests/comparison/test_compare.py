@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -102,8 +101,9 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(api, "stream", streamed)
     rates = {f"rate {x}": {"learning_rate": x} for x in (1e-3, 2e-3, 4e-3)}
-    one = jax.local_devices()[:1]
-    options = {"seeds": 2, "lanes": 2, "progress": False, "devices": one}
+    one = api.make_workers()[:1]
+    monkeypatch.setattr(api, "make_workers", lambda: one)
+    options = {"seeds": 2, "lanes": 2, "progress": False}
     with pytest.raises(RuntimeError, match="no memory"):
         purerl.compare(CONFIG, rates, out=tmp_path / "out", **options)
     assert trained == [0, 1, 2, 3]
