@@ -140,7 +140,7 @@ def test_load_says_what_it_cannot_read(tmp_path):
 # How a call is carried out: no file of results has other contents for it.
 OF_THE_CALL = {
     *("out", "resume", "extend", "progress", "checkpoint_seconds"),
-    *("chunk_blocks", "memory_limit", "devices", "dry_run"),
+    *("chunk_blocks", "memory_limit", "dry_run"),
 }
 # What stands under another name, or only where it was given.
 ELSEWHERE = {
