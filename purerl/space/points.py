@@ -228,12 +228,14 @@ def value_at(
     if first == "env_params":
         value = bind_params(env or resolve_env(config), config.env_params)
     for part in rest:
-        is_mapping = isinstance(value, Mapping)
+        kind = type(value).__name__
+        if isinstance(value, Mapping):
+            known, value = list(value), value.get(part)
+        else:
+            known = field_names(value) if dataclasses.is_dataclass(value) else []
+            value = getattr(value, part, None)
         if word:
-            fields = field_names(value) if dataclasses.is_dataclass(value) else []
-            known = list(value) if is_mapping else fields
-            check_known(part, known, f"{word}: {name}: {type(value).__name__}")
-        value = value.get(part) if is_mapping else getattr(value, part, None)
+            check_known(part, known, f"{word}: {name}: {kind}")
     return value
 
 
