@@ -18,7 +18,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
 from purerl.scale.host import HostKey, is_host_key
-from purerl.storage.files import DAMAGE, save_arrays
+from purerl.storage.files import DAMAGE, open_arrays, save_arrays
 from purerl.types import PyTree
 
 # Saving gets a tenth of the time in between: less than a tenth of all time.
@@ -206,7 +206,7 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint; one of `DAMAGE` where it is damaged."""
     # NumPy leaves a file open that it opens itself and that is damaged.
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+    with path.open("rb") as opened, open_arrays(opened) as file:
         flat = {name: file[name] for name in file.files}
     stored, types = flat.pop(_DIGEST), json.loads(flat.pop(_TYPES).tobytes())
     flat |= {name: flat[name].view(np.dtype(kind)) for name, kind in types.items()}

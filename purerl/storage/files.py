@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from purerl.atomic import DAMAGE as DAMAGE
+from purerl.atomic import open_arrays as open_arrays
 from purerl.atomic import remove_leftovers, write_atomic
 from purerl.config import ConfigError
 from purerl.types import HostMetrics
@@ -45,7 +46,7 @@ def load_arrays(path: Path) -> HostMetrics:
             does not match.
     """
     check_arrays(path)
-    with np.load(path, allow_pickle=False) as file:
+    with open_arrays(path) as file:
         return {name: file[name] for name in file.files}
 
 
