@@ -149,11 +149,8 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Looked at first, so that a disk is not filled in vain.
-        need = sum(array.nbytes for array in flat.values()) + _MARGIN
-        free = shutil.disk_usage(folder).free
-        if need > free:
-            room = f"the disk has {format_bytes(free)} free"
-            raise OSError(f"it needs {format_bytes(need)}, and {room}")
+        if lacking := lacking_room(folder, sum(x.nbytes for x in flat.values())):
+            raise OSError(lacking)
         save_arrays(path_of(folder, step), plain)
         for old in steps(folder)[:-keep]:
             path_of(folder, old).unlink(missing_ok=True)
@@ -163,6 +160,19 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             f"the checkpoint {path_of(folder, step)} could not be written "
             f"({_first_line(error)}); whole ones: {kept}. Make room on the disk."
         ) from error
+
+
+def lacking_room(folder: Path, num_bytes: int) -> str:
+    """Return words on the room that a disk lacks for a checkpoint; empty if it has it.
+
+    Args:
+        folder: A folder on the disk, which is there.
+        num_bytes: Bytes of the checkpoint's arrays.
+    """
+    need, free = num_bytes + _MARGIN, shutil.disk_usage(folder).free
+    if need <= free:
+        return ""
+    return f"it needs {format_bytes(need)}, and the disk has {format_bytes(free)} free"
 
 
 def path_of(folder: Path, step: int) -> Path:
