@@ -99,7 +99,7 @@ def open_run(
         steps, more = (x["config"]["total_timesteps"] for x in (stored, new))
         if more <= steps or options.extend:
             return folders.REMEDY
-        return f"{folders.REMEDY} With extend=True a run goes on to more steps."
+        return f"{folders.REMEDY} --resume with --extend STEPS (extend=True) goes on."
 
     stored = folders.open_folder(
         folder, spec, compare=compare, merge=merge, remedy=remedy
