@@ -140,7 +140,7 @@ def test_a_folder_goes_on_with_its_own_options(result, folder):
 def test_a_folder_goes_on_at_its_own_width_on_other_workers(tmp_path, monkeypatch):
     def of_workers(number, settings, out):
         workers = make_workers()[:1] * number
-        monkeypatch.setattr(api, "make_workers", lambda devices: workers)
+        monkeypatch.setattr(api, "make_workers", lambda: workers)
         out = tmp_path / out
         return purerl.compare(CONFIG, settings, seeds=4, out=out, progress=False)
 
