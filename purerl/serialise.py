@@ -47,9 +47,9 @@ from purerl.config import (
     part_kind,
     shown,
 )
-from purerl.config.fields import is_real
 from purerl.envs.adapters.packages import read_values
 from purerl.envs.base import is_env
+from purerl.fields import is_real
 from purerl.networks import modules
 
 # YAML.

@@ -23,6 +23,8 @@ LAYERS = (
         "purerl.precision",
         "purerl.tracing",
         "purerl.scale.host",
+        "purerl.errors",
+        "purerl.fields",
         "purerl.config",
         "purerl.keys",
         "purerl.metrics",

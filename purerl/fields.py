@@ -17,7 +17,7 @@ from flax import struct
 from flax.core import FrozenDict
 from jax.core import Tracer
 
-from purerl.config.errors import check_known, shortest
+from purerl.errors import check_known, shortest
 
 
 @jax.tree_util.register_static
