@@ -103,7 +103,7 @@ def dynamic(
     Args:
         moves: Whether the number may be a schedule; False for one that says itself how
             something moves. Numbers that no update reads are found by tracing:
-            `train.reads`.
+            `train.read_by_updates`.
         stays: Whether the number must be the same in a whole run, because what was
             learned means something else with another one.
     """

@@ -72,6 +72,8 @@ LAYERS = (
     # Statistics, tables and pictures of plain arrays and datasets.
     (
         "purerl.report.statistics",
+        "purerl.report.style",
+        "purerl.report.search_plots",
         "purerl.report.plots",
         "purerl.report.drawing",
         "purerl.report.sweep_data",

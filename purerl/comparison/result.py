@@ -22,7 +22,7 @@ from purerl.execution.format import say, with_noun
 from purerl.report import comparison as tables
 from purerl.report import plots, statistics
 from purerl.report.comparison import ALL, ERRORS, Row
-from purerl.report.plots.runs import Line, comparison_lines
+from purerl.report.plots import Line, comparison_lines
 from purerl.report.shown import Shown, View, columns_of
 from purerl.report.statistics import heading_of
 from purerl.runner.arguments import stored_folder

@@ -11,7 +11,7 @@ from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.population.search import BestMember
 from purerl.report import statistics
-from purerl.report.plots.runs import env_of
+from purerl.report.plots import env_of
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.report.sweep_data import SCORE, Scores, env_name, label, read_scores, short
 from purerl.runner.result import RunResult

@@ -9,8 +9,7 @@ import xarray as xr
 
 from purerl import losses, optimisers
 from purerl.config import ConfigError
-from purerl.report import plots
-from purerl.report.plots import learned, runs, searches, sweeps
+from purerl.report import plots, search_plots
 from purerl.tuning.result import Row
 from tests.report import synthetic
 
@@ -85,10 +84,10 @@ FIGURES = [
     (plots.value_loss_figure, (losses.HuberError(1.0),), 2),
     (plots.drift_figure, (losses.ClipDrift(0.1),), 7),
     (plots.optimiser_figure, (optimisers.LearnedOptimiser(),), 3),
-    (searches.study_history, (TRIALS,), 1),
-    (searches.study_importance, (SHARES,), 1),
-    (searches.study_slices, (TRIALS, DRAWN), 2),
-    (searches.study_contour, (TRIALS, DRAWN, AXES), 1),
+    (search_plots.study_history, (TRIALS,), 1),
+    (search_plots.study_importance, (SHARES,), 1),
+    (search_plots.study_slices, (TRIALS, DRAWN), 2),
+    (search_plots.study_contour, (TRIALS, DRAWN, AXES), 1),
 ]
 
 
@@ -109,7 +108,7 @@ def test_a_figure_is_drawn_alone_or_into_axes_of_the_callers(draw, arguments, co
 
 
 def test_every_figure_is_among_the_rows():
-    modules = (learned, runs, searches, sweeps)
+    modules = (plots, search_plots)
     functions = {
         function
         for module in modules

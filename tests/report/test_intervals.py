@@ -8,7 +8,7 @@ from purerl.config import ConfigError
 from purerl.metrics import decimals
 from purerl.report import comparison, statistics
 from purerl.report.playing import Evaluated
-from purerl.report.plots.runs import learning_curve
+from purerl.report.plots import learning_curve
 from purerl.report.statistics import FEWEST
 from purerl.report.tables import best_table, episodes_table, run_table
 from purerl.tuning import result
