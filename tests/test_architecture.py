@@ -77,7 +77,6 @@ LAYERS = (
         "purerl.report.plots",
         "purerl.report.drawing",
         "purerl.report.sweep_data",
-        "purerl.report.comparison",
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),
