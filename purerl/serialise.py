@@ -429,14 +429,6 @@ def written_fields(value: Any) -> list[str]:
     return [name for name in names if not (is_alone and name == "group")]
 
 
-def part_dict(text: str, kind: str) -> dict[Any, Any]:
-    """The dict of a part's text; what is given by its place has a number for a name."""
-    parts = part_dicts(text, kind)
-    if list(parts) != [0]:
-        raise ConfigError(f"the {kind or 'part'} must be one, got {text!r}.")
-    return parts[0]
-
-
 def part_dicts(text: str, kind: str) -> dict[Any, dict[Any, Any]]:
     """The dicts of several parts by place or name: `A(x=1), b=mypackage.parts:B()`."""
     try:
@@ -476,7 +468,11 @@ def parse_part(value: Any, kind: str = "") -> Any:
         if value.strip().endswith(SUFFIXES):
             return load_part(value.strip(), kind)
     if isinstance(value, str):
-        value = part_dict(value, kind)
+        # What is given by its place has a number for a name.
+        parts = part_dicts(value, kind)
+        if list(parts) != [0]:
+            raise ConfigError(f"the {kind or 'part'} must be one, got {value!r}.")
+        value = parts[0]
     if not isinstance(value, Mapping):
         return value
     values = dict(value)

@@ -535,7 +535,6 @@ def make_segment(
         may_overrun = not isinstance(first_update, int) or (
             first_update + length > num_updates
         )
-        update = partial(_update_or_keep, num_updates) if may_overrun else _update
         slots = max_evaluations(is_due, length, first_update)
         evaluations = jax.tree.map(
             lambda x: jnp.zeros((slots, *x.shape), x.dtype),
@@ -546,7 +545,12 @@ def make_segment(
 
         def body(carry: tuple, index: Array) -> tuple[tuple, Metrics]:
             state, evaluations, slot = carry
-            state, metrics = update(algorithm, state, index)
+            update = partial(_update, algorithm, index=index)
+            # None is made where the run has ended by then.
+            is_left = index < num_updates
+            state, metrics = (
+                change_if(is_left, update, state) if may_overrun else update(state)
+            )
             now = due[jnp.minimum(index, num_updates)]
             if slots:
                 evaluations = jax.lax.cond(
@@ -576,14 +580,6 @@ def _update(
     # derives from it ("is the warm-up over?") is not batched either.
     new, metrics = algorithm.step(state._replace(update=index))
     return new._replace(update=state.update + 1), metrics
-
-
-def _update_or_keep(
-    num_updates: int, algorithm: Algorithm, state: PyTree, index: Array
-) -> tuple[PyTree, Metrics]:
-    """Make update number `index`, or none where the run has ended by then."""
-    update = partial(_update, algorithm, index=index)
-    return change_if(index < num_updates, update, state)
 
 
 def max_evaluations(is_due: np.ndarray, length: int, first_update: Any) -> int:

@@ -133,11 +133,6 @@ def short(measure: str) -> str:
     return WORDS.get(measure, (measure,))[0]
 
 
-def words_for(measure: str) -> str:
-    """Return what a measure is taken over."""
-    return WORDS.get(measure, ("", "an own metric, its mean over training"))[1]
-
-
 class Row(NamedTuple):
     """One setting in one environment, by one measure; intervals are of 95%.
 
@@ -542,7 +537,8 @@ RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval'
 def notes(rows: Sequence[Row]) -> list[str]:
     """Return sentences on what the numbers of the rows mean."""
     measures = dict.fromkeys(row.measure for row in rows)
-    words = [f"{short(name)}: {words_for(name)}" for name in measures]
+    own = ("", "an own metric, its mean over training")
+    words = [f"{short(name)}: {WORDS.get(name, own)[1]}" for name in measures]
     if any(row.environment == ALL for row in rows):
         words.append(
             f"{ALL}: differences in units of the baseline's mean, or "

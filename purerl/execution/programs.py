@@ -518,7 +518,7 @@ class ProgramCache:
             ConfigError: one agent does not fit the memory.
         """
         arguments = (bound, example, length, workers, data_parallel)
-        name = _name(*arguments)
+        name = _name(arguments)
         if name is None:
             return self._compile(arguments)
         with self._lock:
@@ -586,17 +586,12 @@ def share_programs() -> Iterator[ProgramCache]:
         _shared.remove(cache)
 
 
-def _name(
-    bound: Bound,
-    example: Members,
-    length: int,
-    workers: Sequence[Worker],
-    data_parallel: bool,
-) -> Hashable | None:
+def _name(arguments: tuple) -> Hashable | None:
     """Return the key of a program in the cache; None if the config is not hashable.
 
     The config's numbers are constants of the program, the values of overrides are not.
     """
+    bound, example, length, workers, data_parallel = arguments
     # What was asked for, too: what is `auto` in it follows the overrides.
     numbers, structure = jax.tree.flatten((bound.config, bound.asked))
     constants = tuple(
