@@ -54,25 +54,10 @@ from purerl.networks import modules
 
 # YAML.
 
-# A rule of DiscoRL, the largest part of a config, has 750,000 numbers.
-MAX_TEXT = 20_000_000  # Characters of a file.
-MAX_DEPTH = 50
-
 
 def yaml_text(values: Mapping[str, Any]) -> str:
     """Write plain values as YAML, in their order."""
     return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False)
-
-
-def read_file(path: str | Path) -> str:
-    """Return the text of a file, of a longer one than `read_yaml` takes its beginning.
-
-    Raises:
-        OSError: it cannot be read.
-        UnicodeDecodeError: it is no text.
-    """
-    with Path(path).open() as file:
-        return file.read(MAX_TEXT + 1)
 
 
 def read_yaml(text: str) -> Any:
@@ -85,13 +70,9 @@ def read_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: it is neither; a mapping in it has a key twice, so that nobody
-            would know which counts; it has an alias, of which a few lines make values
-            without end; or it is larger than a config can be.
+            would know which counts; or it has an alias, of which a few lines make
+            values without end.
     """
-    if len(text) > MAX_TEXT:
-        raise _refusal(
-            f"it has more than {MAX_TEXT:,} characters; write arrays as .npz"
-        )
     return yaml.load(text, _Loader)  # It derives from the safe one.
 
 
@@ -100,19 +81,12 @@ def _refusal(problem: str) -> yaml.YAMLError:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader with limits, that refuses keys which are given twice."""
-
-    _depth = 0
+    """A safe loader that refuses aliases, and keys which are given twice."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise _refusal("it has an alias, such as *x; write the value out")
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise _refusal(f"values lie in one another more than {MAX_DEPTH} deep")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -166,7 +140,7 @@ def read_mapping(path: str | Path) -> dict[str, Any] | None:
             None.
     """
     try:
-        return mapping_of(read_file(path))
+        return mapping_of(Path(path).read_text())
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -616,7 +590,7 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         if path.suffix == ".npz":
             part = unpack(path.read_bytes())
         else:
-            part = read_yaml(read_file(path))
+            part = read_yaml(Path(path).read_text())
     except ConfigError:
         raise
     except (OSError, BadZipFile, yaml.YAMLError) as error:
@@ -881,7 +855,7 @@ def from_yaml(path: str | Path) -> TrainConfig:
             `from_dict` refuses.
     """
     try:
-        values = read_yaml(read_file(path))
+        values = read_yaml(Path(path).read_text())
     except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: it is no text.
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
