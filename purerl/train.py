@@ -1,6 +1,7 @@
 """Training runs: a config becomes one pure function from a key to a trained agent."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -364,23 +365,54 @@ def check_environment_stays(config: TrainConfig) -> None:
         )
 
 
+# The numbers that a run reads, found in its traced program. Nobody has to say which
+# numbers an option leaves idle, or which are read when an agent is made and never
+# again: a program's outputs depend on them, or they do not.
+
 # Answers that are kept: a search asks again for what a sweep has asked.
 _KEPT = 256
 _answers: dict[Hashable, frozenset[str]] = {}
 
 
+def _remembered(find: Callable[[Any, Overrides], frozenset[str]]) -> Callable[..., Any]:
+    """Make a function return the answer from memory where it was asked before."""
+
+    @functools.wraps(find)
+    def answer(run: Any, values: Overrides) -> frozenset[str]:
+        leaves, structure = jax.tree.flatten(run.asked)
+        asked, form = jax.tree.flatten(values)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return find(run, values)
+        try:
+            numbers = tuple((np.shape(x), np.asarray(x).tobytes()) for x in leaves)
+            shapes = tuple((shape_of(x).shape, str(shape_of(x).dtype)) for x in asked)
+            question = (find, structure, numbers, form, shapes)
+            hash(question)
+        except TypeError:  # A part of the user's own that cannot be hashed.
+            return find(run, values)
+        if question not in _answers:
+            if len(_answers) >= _KEPT:
+                del _answers[next(iter(_answers))]
+            _answers[question] = find(run, values)
+        return _answers[question]
+
+    return answer
+
+
+@_remembered
 def read_by_start(run: Any, values: Overrides) -> frozenset[str]:
     """Return the names of the numbers that are read when an agent is made.
 
     Args:
-        run: Config and environment, a `purerl.train.Bound`.
+        run: Config and environment, a `Bound`.
     """
-    return _kept(_start, run, values)
+    return read_by(partial(_init, run), values, jax.random.key(0))
 
 
+@_remembered
 def read_by_updates(run: Any, values: Overrides) -> frozenset[str]:
     """Return the names of the numbers that updates read."""
-    return _kept(_updates, run, values)
+    return read_by(partial(_step, run), values, first_state(run, values))
 
 
 def check_may_move(run: Any, values: Overrides, asked: str) -> None:
@@ -417,7 +449,7 @@ def check_metrics(run: Any) -> None:
     Raises:
         ConfigError: saying what one returned, or that it is not there.
     """
-    _kept(_measured, run, {})
+    _measured(run, {})
 
 
 def nothing_reads(name: str, run: Any, where: str) -> str:
@@ -447,41 +479,13 @@ def _step(run: Any, values: Overrides, state: PyTree) -> PyTree:
     return run.algorithm(run.at(values)).step(state)
 
 
+@_remembered
 def _measured(run: Any, values: Overrides) -> frozenset[str]:
     _, metrics = jax.eval_shape(partial(_step, run), values, first_state(run, values))
     return frozenset(metrics)
 
 
-def _start(run: Any, values: Overrides) -> frozenset[str]:
-    return read_by(partial(_init, run), values, jax.random.key(0))
-
-
-def _updates(run: Any, values: Overrides) -> frozenset[str]:
-    return read_by(partial(_step, run), values, first_state(run, values))
-
-
-def _kept(
-    kind: Callable[[Any, Overrides], frozenset[str]],
-    run: Any,
-    values: Overrides,
-) -> frozenset[str]:
-    """Return the answer to a question, from memory where it was asked before."""
-    leaves, structure = jax.tree.flatten(run.asked)
-    asked, form = jax.tree.flatten(values)
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return kind(run, values)
-    try:
-        numbers = tuple((np.shape(x), np.asarray(x).tobytes()) for x in leaves)
-        shapes = tuple((shape_of(x).shape, str(shape_of(x).dtype)) for x in asked)
-        question = (kind, structure, numbers, form, shapes)
-        hash(question)
-    except TypeError:  # A part of the user's own that cannot be hashed.
-        return kind(run, values)
-    if question not in _answers:
-        if len(_answers) >= _KEPT:
-            del _answers[next(iter(_answers))]
-        _answers[question] = kind(run, values)
-    return _answers[question]
+# A run in segments: updates in a scan, with evaluations between them.
 
 
 class SegmentProgram(NamedTuple):
@@ -698,6 +702,8 @@ def evaluate_afresh(
     episodes = num_episodes or config.eval_episodes
     return _play(bound, env_params, recurrence, state, key, episodes)
 
+
+# What is made of a config: a run, an algorithm, a policy.
 
 Train = Callable[..., TrainResult]
 

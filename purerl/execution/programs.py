@@ -461,6 +461,8 @@ def _evaluate(
     return result.episode_return.mean(), result.episode_length.sum()
 
 
+# Equal programs are compiled once: within a search, and within `share_programs`.
+
 _MAPPINGS = Path("/proc/self/maps")
 _LIMIT = Path("/proc/sys/vm/max_map_count")
 # Of the other half, programs that are compiled side by side take their mappings.

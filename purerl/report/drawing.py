@@ -183,6 +183,8 @@ class Canvas:
         return np.asarray(self.image.reduce(_FINE))
 
 
+# What moves in a plane, grids, observations.
+
 MOST = 24  # Numbers that have a bar each.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 24, 16, 34, 30
 
@@ -569,6 +571,8 @@ def moment_of(
     _, params, state = unwrap(env, params, state)
     return Moment(drawing.keep(state, params, obs), params)
 
+
+# Films: episodes side by side, a caption over each, as a GIF or an MP4.
 
 FORMATS = ("gif", "mp4")
 PAGE = "html"  # The format of what is a page, not a film.

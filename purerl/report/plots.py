@@ -428,6 +428,8 @@ def evolution_returns(
     return style.picture(panels, "", ax)
 
 
+# Sweeps: learning curves, final scores against the axes, seeds.
+
 MAX_LINES = 8
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 BLUE = style.COLOURS[0]
