@@ -40,7 +40,7 @@ HALVING = search(
 )
 AXES = ("learning_rate", "gamma")
 LINEAGES = {0: np.array([0, 1, 2])}
-DRAWN = {"learning_rate": plots.style.Axis(log=True), "gamma": plots.style.Axis()}
+DRAWN = {"learning_rate": plots.Axis(log=True), "gamma": plots.Axis()}
 POINTS = [{"learning_rate": 1e-3 * (i + 1), "gamma": 0.9 + 0.01 * i} for i in range(5)]
 TRIALS = [
     Row(i, "complete", i % 3, point, (i % 3,), 1, {}, not i, "")
