@@ -92,7 +92,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
             raise ValueError("no mapping in it")
         if values.pop(CHECKSUM, None) != _digest(path, values):
             raise ValueError("its checksum differs")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None
     return values
 
