@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from purerl.execution.curves import Segment
-from purerl.execution.memory import require_together
+from purerl.execution.memory import num_bytes, require_together
 from purerl.execution.programs import (
     Block,
     Members,
@@ -96,6 +96,11 @@ class Cohort:
         """The update that another segment would end at."""
         total = self.program.bound.plan.num_updates
         return min(self.update + self.program.length, total)
+
+    def state_bytes(self) -> int:
+        """Return the bytes of all members' states, as shapes say."""
+        leaves = jax.tree.leaves(self.program.member_shapes())
+        return self.size * sum(map(num_bytes, leaves))
 
     def init(self) -> None:
         """Give every member its initial state."""
