@@ -36,11 +36,16 @@ from purerl.config import (
     nearest_divisors,
     part_kind,
 )
-from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
 from purerl.execution.dry_run import Part
 from purerl.execution.memory import require_together, worker_limit
-from purerl.execution.programs import Members, Program, check_divides, crossed
+from purerl.execution.programs import (
+    BlockCompiler,
+    Members,
+    Program,
+    check_divides,
+    crossed,
+)
 from purerl.meta import strategy as strategies
 from purerl.meta.fitness import (
     KINDS,

@@ -26,15 +26,20 @@ import optax
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
-from purerl.config import ConfigError, TrainConfig, check_mapping
-from purerl.config.validation import is_concrete
+from purerl.config import ConfigError, TrainConfig, check_mapping, is_concrete
 from purerl.meta.genome import Names
 from purerl.metagradient import api
 from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count, required
-from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
-from purerl.train.binding import check_environment_stays
+from purerl.train import (
+    Bound,
+    bind,
+    check_environment_stays,
+    check_key,
+    check_time_limit,
+    evaluate_agent,
+)
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 

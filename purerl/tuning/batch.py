@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import Curves, Segment, first_bad_update, reduce_segment
 from purerl.execution.format import format_bytes
 from purerl.execution.memory import worker_limit
-from purerl.execution.programs import Program, every, segment_length
+from purerl.execution.programs import Program, current_cache, every, segment_length
 from purerl.hooks import reports
 from purerl.runner.arguments import check_seeds
 from purerl.scale import devices
