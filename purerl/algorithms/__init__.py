@@ -14,7 +14,6 @@ from purerl.algorithms import (
     ppo,
     pqn,
     recurrent_dqn,
-    recurrent_ppo,
     sac,
     tabular,
     td3,
@@ -47,9 +46,7 @@ class Entry(NamedTuple):
 
 _OWN = {
     "ppo": Entry(ppo.PPOConfig, checks.ppo, ppo.make, outer.PPO),
-    "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig, checks.ppo, ppo.make, outer.PPO
-    ),
+    "recurrent_ppo": Entry(ppo.RecurrentPPOConfig, checks.ppo, ppo.make, outer.PPO),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
     "recurrent_dqn": Entry(

@@ -34,7 +34,6 @@ from purerl.algorithms import memory as memories
 from purerl.algorithms.memory import NONE, MemoryFields
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
-from purerl.algorithms.pieces import reject_stateless_act
 from purerl.algorithms.replay_config import OffPolicyConfig
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
 from purerl.config.fields import (
@@ -57,7 +56,7 @@ from purerl.networks.distributions import (
 )
 from purerl.optimisers import Adam
 from purerl.replay import batches
-from purerl.types import Algorithm, Array, PyTree, Recurrence
+from purerl.types import Array, PyTree
 
 LARGEST_LOG_STD = 2.0
 LOG_STD = Check(lambda x: x < LARGEST_LOG_STD, "must be less than 2")
@@ -327,11 +326,7 @@ def init(
             name: optimiser_of(agent.config, name).init(params[name]) for name in params
         },
     )
-    memory = ()
-    if agent.memory is not None:
-        num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-        memory = agent.memory.blank(num_envs)
-    return off_policy.init_state(agent, key, keys[2], learner, memory)
+    return off_policy.init_state(agent, key, keys[2], learner)
 
 
 def enter(
@@ -355,36 +350,9 @@ def enter(
     return hooks, twins.joined(learner), twins.separated
 
 
-def algorithm(
-    agent: Agent,
-    init: Callable[[Any, Array], State],
-    enter: off_policy.Enter,
-    decide: Callable[[Agent, Any, Array | None], Array],
-) -> Algorithm:
-    """Return the algorithm of an agent, with a memory or without.
-
-    Args:
-        init: Function `(agent, key) -> state`.
-        enter: Function that opens an update, see `enter`.
-        decide: Function `(agent, outputs of the actor, key) -> action`, see `decide`.
-    """
-    if agent.memory is not None:
-        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent, decide))
-        return off_policy.algorithm(
-            agent, init, enter, reject_stateless_act, recurrence
-        )
-
-    def act_alone(
-        agent: Agent, state: State, obs: Array, key: Array | None = None
-    ) -> Array:
-        return act(agent, decide, state, obs, (), key)[0]
-
-    return off_policy.algorithm(agent, init, enter, act_alone)
-
-
 def act(
-    agent: Agent,
     decide: Callable[[Agent, Any, Array | None], Array],
+    agent: Agent,
     state: State,
     obs: Array,
     memory: PyTree,
@@ -393,6 +361,7 @@ def act(
     """Return an action on observations `[..., *obs_shape]`, and the memory with them.
 
     Args:
+        decide: Function `(agent, outputs of the actor, key) -> action`, see `decide`.
         obs: Observations as the environment gives them.
         memory: Memory `[..., ...]` of the episode before `obs`; () without one.
         key: Random key, consumed; without one the action is the deterministic one.

@@ -337,8 +337,10 @@ def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, extra.Sampl
     return {"q": q, **params}, extra.Samples(**batch._asdict())
 
 
-def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
-    """Return the greedy action, or with a key an exploring one.
+def act(
+    agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
+) -> tuple[Array, PyTree]:
+    """Return the greedy action, or with a key an exploring one, and no memory.
 
     It is the epsilon-greedy action at `epsilon_end`, or, with `noisy`, the greedy one
     of a noisy network, whose noise is the same for all observations of a call.
@@ -350,7 +352,7 @@ def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Arr
     features = observe.prepare(agent, state.obs_moments, obs)
     noise, coin = (key, None) if agent.config.noisy else (None, key)
     q = values_of(agent, state.params, features, noise)
-    return exploration.act(q, features, agent.config.epsilon_end, coin)
+    return exploration.act(q, features, agent.config.epsilon_end, coin), memory
 
 
 def evaluate(

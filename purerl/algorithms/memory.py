@@ -39,13 +39,13 @@ from purerl.acting import rollout
 from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
-from purerl.config import config_dataclass, is_auto, number_of, static
+from purerl.config import ConfigError, config_dataclass, is_auto, number_of, static
 from purerl.config.fields import AUTO, NON_NEGATIVE, POSITIVE, SIZES, WIDTH, Check
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
 from purerl.networks import memories, observe
 from purerl.networks.memories import Kind
-from purerl.types import PyTree
+from purerl.types import Array, PyTree
 
 NONE = "none"
 MEMORY = Check(
@@ -311,6 +311,19 @@ def value_network(
             config.critic_gain,
         )
     return networks.Masked(network) if is_masked else network
+
+
+def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
+    """Refuse to act without a memory: the `Algorithm.act` of a policy that remembers.
+
+    Raises:
+        ConfigError: always: acting on single observations would be another policy.
+    """
+    del args, kwargs
+    raise ConfigError(
+        "this policy remembers the episode so far: use `algorithm.recurrence`, or "
+        "purerl.make_policy(config, state) and its `memory = policy.init()`."
+    )
 
 
 def critic_has_own(config: Any, shape: Any) -> bool:

@@ -26,7 +26,7 @@ from purerl import auto
 from purerl.accelerator import kernels
 from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, rollout
-from purerl.algorithms import pieces
+from purerl.algorithms.memory import reject_stateless_act
 from purerl.algorithms.replay_config import ReplayConfig
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, several, update_keys
@@ -213,49 +213,49 @@ def algorithm(
     agent: Agent,
     init: Callable[[Any, Array], State],
     enter: Enter,
-    act: Callable[..., Any],
-    recurrence: Recurrence | None = None,
+    act: Callable[..., tuple[Any, PyTree]],
 ) -> Algorithm:
     """Return the algorithm of an agent: its own `init`, `enter` and `act` in the loop.
 
     Args:
         init: Function `(agent, key) -> state`; see `init_state`.
-        act: Function `(agent, state, obs, key=None) -> action`.
-        recurrence: How a policy with a memory acts.
+        act: Function `(agent, state, obs, memory, key=None) -> (action, memory)`, with
+            the empty memory () where the agent has none.
     """
+
+    def act_alone(state: State, obs: Any, key: Array | None = None) -> Any:
+        return act(agent, state, obs, (), key)[0]
+
+    recurrence = None
+    if agent.memory is not None:
+        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
     return Algorithm(
         init=partial(init, agent),
         step=partial(step, agent, enter),
-        act=partial(act, agent),
+        act=reject_stateless_act if recurrence else act_alone,
         recurrence=recurrence,
         hosted=partial(hosted, agent, enter),
     )
 
 
-def init_state(
-    agent: Agent,
-    key: Array,
-    key_env: Array,
-    learner: Learner,
-    memory: PyTree = (),
-) -> State:
+def init_state(agent: Agent, key: Array, key_env: Array, learner: Learner) -> State:
     """Return the first state of an agent, with an empty buffer.
 
     Args:
         key: Random key, which is kept in the state.
         key_env: Random key of the environments, consumed.
         learner: Fresh parameters, targets and states of the optimisers.
-        memory: Memory `[B, ...]` of episodes that begin.
     """
-    experience = init_experience(agent, key_env, memory)
+    experience = init_experience(agent, key_env)
     learned = {name: getattr(learner, name) for name in _LEARNED}
     return State(**learned, **experience._asdict(), key=key, update=jnp.int32(0))
 
 
-def init_experience(agent: Agent, key: Array, memory: PyTree = ()) -> Experience:
+def init_experience(agent: Agent, key: Array) -> Experience:
     """Start environments with an empty buffer; the key is consumed."""
     config, axis = agent.config, agent.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
+    memory = () if agent.memory is None else agent.memory.blank(num_envs)
     envs = rollout.init_envs(agent.stepper, key, num_envs)
     items = jax.eval_shape(partial(_examples, agent), envs, memory)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), items)
@@ -759,7 +759,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         added = first * jnp.uint32(config.items_per_round // num_envs)
         return state._replace(
             buffer=batches.cut_newest(state.buffer, added),
-            envs=pieces.first_step(state.envs, obs),
+            envs=rollout.first_step(state.envs, obs),
             memory=jax.tree.map(jnp.zeros_like, state.memory),
         )
 

@@ -23,7 +23,7 @@ from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
 from purerl.acting.rollout import of_actor
 from purerl.algorithms import memory as memories
-from purerl.algorithms import own_terms, pieces
+from purerl.algorithms import own_terms
 from purerl.algorithms.memory import CRITIC_CORE, Memory
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
@@ -39,6 +39,9 @@ from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
+
+# An update has keys for actions, environments, restarts and learning at least.
+NUM_KEYS = 4
 
 
 class Behaviour(NamedTuple):
@@ -234,7 +237,7 @@ def algorithm(
     return Algorithm(
         init=partial(init, agent, init_optimiser or of_one),
         step=partial(step, agent, learn),
-        act=partial(act, agent) if recurrence is None else pieces.reject_stateless_act,
+        act=memories.reject_stateless_act if recurrence else partial(act, agent),
         recurrence=recurrence,
         hosted=partial(hosted, agent, learn),
     )
@@ -285,7 +288,7 @@ def step(
     agent: Agent, learn: Learn, state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect a rollout, and learn from it."""
-    keys = update_keys(state, pieces.NUM_KEYS)
+    keys = update_keys(state, NUM_KEYS)
     return learn_and_report(
         agent, learn, state, collect(agent, state, keys[:3]), keys[3]
     )
@@ -434,7 +437,7 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
             agent, learn, state, _completed(agent, state, played), keys[3]
         )
 
-    return pieces.of_rollout(
+    return of_rollout(
         agent.config,
         partial(policy, agent),
         then,
@@ -443,11 +446,49 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
     )
 
 
+def of_rollout(
+    config: Any,
+    policy: Callable[[Any], rollout.Player],
+    learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
+    restart: Callable[[Any, PyTree], Any],
+    memory_of: Callable[[Any], PyTree] = lambda state: (),
+) -> Hosted:
+    """Put together an update that learns from one rollout, from its functions.
+
+    Args:
+        policy: `(state) -> Player`, see `rollout.Player`.
+        learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
+            it has the policy's outputs in the place of log-probabilities.
+        restart: `(state, obs) -> state` whose episodes begin anew.
+        memory_of: `(state) -> memory` of the running episodes; () without one.
+    """
+
+    def begin(state: Any) -> tuple[Any, PyTree, PyTree]:
+        key = update_keys(state, NUM_KEYS)[0]
+        noise = policy(state).draw(key, (config.num_steps, config.num_envs))
+        return state, memory_of(state), jax.tree.map(lambda x: x[None], noise)
+
+    def act(state: Any, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        chooser = policy(state)
+        return chooser.act(chooser.prepare(obs), memory, noise)
+
+    def learn_from(
+        state: Any, number: Array, played: rollout.Played
+    ) -> tuple[Any, Metrics]:
+        del number  # There is one round.
+        return learn(state, rollout.without_bad(played), update_keys(state, NUM_KEYS))
+
+    def finish(state: Any, reports: Metrics) -> tuple[Any, Metrics]:
+        return state, jax.tree.map(lambda x: x[0], reports)
+
+    return Hosted(1, config.num_steps, begin, act, learn_from, finish, restart)
+
+
 def restart(state: OnPolicyState, obs: Any) -> OnPolicyState:
     """Return the state with all episodes begun anew by observations `[B, ...]`."""
     blank = jnp.zeros_like(state.reward_scale.running)
     return state._replace(
-        envs=pieces.first_step(state.envs, obs),
+        envs=rollout.first_step(state.envs, obs),
         memory=jax.tree.map(jnp.zeros_like, state.memory),
         reward_scale=state.reward_scale._replace(running=blank),
     )
@@ -548,7 +589,7 @@ def gradient_step(
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
     if agent.terms is not None:
-        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        add = agent.terms.over(agent, state, played, NUM_KEYS)
         grads, found = add(grads, restore, flat)
         metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)

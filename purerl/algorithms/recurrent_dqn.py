@@ -38,13 +38,12 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import exploration, rollout
+from purerl.acting import exploration
 from purerl.algorithms import checks, network_config, off_policy, replay_config
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, MemoryFields
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
-from purerl.algorithms.pieces import reject_stateless_act
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
 from purerl.config.fields import FRACTION, LAYERS, NON_NEGATIVE, POSITIVE
 from purerl.envs.base import Environment
@@ -55,7 +54,7 @@ from purerl.learning.sequences import Sequences, swap
 from purerl.losses import extra, value_error
 from purerl.networks import observe
 from purerl.replay import batches
-from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 _PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
 
@@ -127,10 +126,7 @@ def make(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build recurrent DQN for a config and an environment; see `build`."""
-    agent = build(config, env, axis_name)
-    recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
-    made = off_policy.algorithm(agent, init, enter, act, recurrence)
-    return made._replace(act=reject_stateless_act)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, act)
 
 
 def build(
@@ -149,10 +145,7 @@ def build(
 def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer and memories."""
     keys = init_keys(key, 3)
-    num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-    memory = agent.memory.blank(num_envs)
-    obs = observe.example(agent.obs_space)
-    one = jax.tree.map(lambda x: x[:1], memory)
+    obs, one = observe.example(agent.obs_space), agent.memory.blank(1)
     made = {
         CORE: (agent.memory.core, [obs, one]),
         "q": (agent.network, [agent.memory.seen(one, obs)]),
@@ -161,7 +154,7 @@ def init(agent: Agent, key: Array) -> State:
     seen = agent.memory.seen(one, obs)
     params = off_policy.with_heads(agent, params, (seen, seen), key)
     learner = fresh(agent.config, params)
-    return off_policy.init_state(agent, key, keys[2], learner, memory)
+    return off_policy.init_state(agent, key, keys[2], learner)
 
 
 def make_hooks(agent: Agent, restore: Any) -> Hooks:

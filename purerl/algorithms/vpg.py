@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl.acting.rollout import Played
-from purerl.algorithms import checks, on_policy, pieces, policy_gradient
+from purerl.algorithms import checks, on_policy, policy_gradient
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
@@ -104,7 +104,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     samples, reward_scale = targets(agent, state, played)
     batch, axis, add, moved = on_policy.flatten(samples), agent.axis_name, None, {}
     if agent.terms is not None:
-        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        add = agent.terms.over(agent, state, played, on_policy.NUM_KEYS)
         for name in agent.terms.heads:  # They learn by the terms alone.
             moved[name] = descend(agent, state, name, _nothing, add)
             last = optimiser.flatten(moved[name][0])[0].sum()

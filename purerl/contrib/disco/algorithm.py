@@ -34,7 +34,7 @@ from purerl import auto, networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition
-from purerl.algorithms import checks, network_config, pieces
+from purerl.algorithms import checks, network_config, on_policy
 from purerl.algorithms.network_config import ACTIVATION, NetworkConfig
 from purerl.config import (
     AUTO,
@@ -180,10 +180,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         )
 
 
-# An update needs keys for actions, environments and restarts, and one for the batch.
-_NUM_KEYS = pieces.NUM_KEYS
-
-
 class DiscoState(NamedTuple):
     """Everything that training carries, arrays only.
 
@@ -292,7 +288,7 @@ def _example(parts: Parts, envs: rollout.EnvCarry) -> Transition:
 
 def step(parts: Parts, state: DiscoState) -> tuple[DiscoState, Metrics]:
     """Make one update: collect trajectories, remember them, take one gradient step."""
-    keys = update_keys(state, _NUM_KEYS)
+    keys = update_keys(state, on_policy.NUM_KEYS)
     num_steps = parts.config.num_steps
     played = rollout.collect(
         parts.stepper, state.envs, (), policy(parts, state), keys[:3], num_steps
@@ -395,8 +391,8 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     del update
 
     def restart(state: Any, obs: Any) -> Any:
-        return state._replace(envs=pieces.first_step(state.envs, obs))
+        return state._replace(envs=rollout.first_step(state.envs, obs))
 
-    return pieces.of_rollout(
+    return on_policy.of_rollout(
         parts.config, partial(policy, parts), partial(learn, parts), restart
     )
