@@ -23,9 +23,9 @@ import numpy as np
 import optax
 
 from purerl import schedules
+from purerl.algorithms.checks import check_loss
 from purerl.config import ConfigError
 from purerl.contrib.formula import TERMS, FormulaDrift, evaluate
-from purerl.losses.check import check_loss
 from purerl.losses.policy import Drift
 from purerl.precision import in_32_bits
 from purerl.types import Array

@@ -6,7 +6,7 @@ gated units, each a module with `__call__` for one step and `unroll` for a seque
 `networks.memories` has the others, and the kinds of memory by name.
 """
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -16,46 +16,48 @@ from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 
 
-class GRU(nn.Module):
-    """A torso of single observations, then a gated recurrent unit over time.
+class Gated(nn.Module):
+    """A torso of single observations, then a gated unit over time.
 
-    With `x` what the torso makes of the observation and `h` the memory before it
-    (Cho et al. 2014, in the form of cuDNN and of flax's `GRUCell`):
-
-        r  = sigmoid(W_r x + b_r + U_r h)
-        z  = sigmoid(W_z x + b_z + U_z h)
-        n  = tanh(W_n x + b_n + r * (U_n h + c))
-        h' = (1 - z) * n + z * h
-
-    The memory `h'` is also what heads see. All gates are one product; over a sequence
-    the inputs' product is taken before the loop, which is left with the recurrent one.
+    All gates are one product; over a sequence the inputs' product is taken before the
+    loop, which is left with the recurrent one.
 
     Attributes:
         torso: Module of the features of one observation.
         size: H, units of the memory.
+        num_gates: Number of the unit's gates.
+        unit: `(weights, inputs, memory) -> memory`.
     """
 
     torso: nn.Module
     size: int
+    num_gates: ClassVar[int]
+    unit: ClassVar[Cell]
 
     def setup(self) -> None:
-        """Declare `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
-        self.inputs = nn.Dense(3 * self.size)
-        init = orthogonal(blocks=3)
-        self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
-        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
+        self.inputs = nn.Dense(self.num_gates * self.size)
+        init, shape = (
+            orthogonal(blocks=self.num_gates),
+            (self.size, self.inputs.features),
+        )
+        self.recurrent = self.param("recurrent", init, shape)
 
-    def __call__(self, obs: Array, memory: Array) -> Array:
+    def weights(self) -> Any:
+        """Return what the unit takes beside its inputs and the memory."""
+        return self.recurrent
+
+    def __call__(self, obs: Array, memory: Any) -> Any:
         """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
         inputs = self.inputs(self.torso(obs))
-        return gru((self.recurrent, self.bias), inputs, memory)
+        return self.unit(self.weights(), inputs, memory)
 
-    def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
+    def unroll(self, obs: Array, memory: Any, first: Array) -> Any:
         """Return the memories with each of a sequence's observations in them.
 
         Args:
             obs: `[T, B, *obs_shape]` observations.
-            memory: `[B, H]` memory before the first observation.
+            memory: Memory `[B, H]` before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
 
@@ -63,8 +65,7 @@ class GRU(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        params = (self.recurrent, self.bias)
-        return unroll(gru, params, inputs, memory, first)
+        return unroll(self.unit, self.weights(), inputs, memory, first)
 
 
 class LSTMMemory(NamedTuple):
@@ -79,59 +80,6 @@ class LSTMMemory(NamedTuple):
     cell: Array
 
 
-class LSTM(nn.Module):
-    """A torso of single observations, then long short-term memory over time.
-
-    With `x` what the torso makes of the observation, `h` and `c` the memory before it
-    (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, in the
-    form of flax's `LSTMCell`):
-
-        i  = sigmoid(W_i x + b_i + U_i h)
-        f  = sigmoid(W_f x + b_f + U_f h)
-        g  = tanh(W_g x + b_g + U_g h)
-        o  = sigmoid(W_o x + b_o + U_o h)
-        c' = f * c + i * g
-        h' = o * tanh(c')
-
-    Heads see `h'`. Products are taken as in `GRU`.
-
-    Attributes:
-        torso: Module of the features of one observation.
-        size: H, units of the memory.
-    """
-
-    torso: nn.Module
-    size: int
-
-    def setup(self) -> None:
-        """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
-        self.inputs = nn.Dense(4 * self.size)
-        init = orthogonal(blocks=4)
-        self.recurrent = self.param("recurrent", init, (self.size, 4 * self.size))
-
-    def __call__(self, obs: Array, memory: LSTMMemory) -> LSTMMemory:
-        """The memory with `obs` `[..., *obs_shape]` in it."""
-        return lstm(self.recurrent, self.inputs(self.torso(obs)), memory)
-
-    def unroll(self, obs: Array, memory: LSTMMemory, first: Array) -> LSTMMemory:
-        """Return the memories with each of a sequence's observations in them.
-
-        Args:
-            obs: `[T, B, *obs_shape]` observations.
-            memory: Memory `[B, H]` before the first observation.
-            first: `[T, B]` bool, the observation begins an episode; see `GRU.unroll`.
-
-        Returns:
-            Memories `[T, B, H]`.
-        """
-        inputs = self.inputs(self.torso(obs))
-        return unroll(lstm, self.recurrent, inputs, memory, first)
-
-
-def _lstm_project(recurrent: Array, memory: LSTMMemory) -> Array:
-    return memory.hidden @ recurrent
-
-
 def _lstm_gate(
     recurrent: Array, inputs: Array, product: Array, memory: LSTMMemory
 ) -> LSTMMemory:
@@ -139,10 +87,6 @@ def _lstm_gate(
     enter, keep, new, leave = jnp.split(inputs + product, 4, axis=-1)
     cell = nn.sigmoid(keep) * memory.cell + nn.sigmoid(enter) * nn.tanh(new)
     return LSTMMemory(nn.sigmoid(leave) * nn.tanh(cell), cell)
-
-
-def _gru_project(params: tuple[Array, Array], memory: Array) -> Array:
-    return memory @ params[0]
 
 
 def _gru_gate(
@@ -157,14 +101,70 @@ def _gru_gate(
     return (1.0 - update) * new + update * memory
 
 
-lstm = Cell(_lstm_project, _lstm_gate)
+lstm = Cell(lambda recurrent, memory: memory.hidden @ recurrent, _lstm_gate)
 """Long short-term memory: `(recurrent, inputs, memory) -> memory`; see `LSTM`.
 
 `recurrent` `[H, 4H]` has `U_i`, `U_f`, `U_g`, `U_o` side by side, and `inputs`
 `[..., 4H]` are `W x + b` in the same order.
 """
-gru = Cell(_gru_project, _gru_gate)
+gru = Cell(lambda params, memory: memory @ params[0], _gru_gate)
 """A gated recurrent unit: `((recurrent, bias), inputs, memory) -> memory`; see `GRU`.
 
 `recurrent` `[H, 3H]` has `U_r`, `U_z`, `U_n` side by side, and `bias` `[H]` is `c`.
 """
+
+
+class GRU(Gated):
+    """A torso of single observations, then a gated recurrent unit over time.
+
+    With `x` what the torso makes of the observation and `h` the memory before it
+    (Cho et al. 2014, in the form of cuDNN and of flax's `GRUCell`):
+
+        r  = sigmoid(W_r x + b_r + U_r h)
+        z  = sigmoid(W_z x + b_z + U_z h)
+        n  = tanh(W_n x + b_n + r * (U_n h + c))
+        h' = (1 - z) * n + z * h
+
+    The memory `h'` is also what heads see.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        size: H, units of the memory.
+    """
+
+    num_gates: ClassVar[int] = 3
+    unit: ClassVar[Cell] = gru
+
+    def setup(self) -> None:
+        """Declare `c` in `bias` too."""
+        super().setup()
+        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
+
+    def weights(self) -> tuple[Array, Array]:
+        """Return `U` and `c`."""
+        return self.recurrent, self.bias
+
+
+class LSTM(Gated):
+    """A torso of single observations, then long short-term memory over time.
+
+    With `x` what the torso makes of the observation, `h` and `c` the memory before it
+    (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, in the
+    form of flax's `LSTMCell`):
+
+        i  = sigmoid(W_i x + b_i + U_i h)
+        f  = sigmoid(W_f x + b_f + U_f h)
+        g  = tanh(W_g x + b_g + U_g h)
+        o  = sigmoid(W_o x + b_o + U_o h)
+        c' = f * c + i * g
+        h' = o * tanh(c')
+
+    Heads see `h'`.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        size: H, units of the memory.
+    """
+
+    num_gates: ClassVar[int] = 4
+    unit: ClassVar[Cell] = lstm

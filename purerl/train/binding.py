@@ -18,6 +18,7 @@ from purerl.acting.environment import (
     with_params,
 )
 from purerl.algorithms import entry_of
+from purerl.algorithms.checks import check_frozen, check_optimisers, check_terms
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -28,9 +29,7 @@ from purerl.config import (
 from purerl.hooks import is_taken, with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed
-from purerl.losses.check import check_terms
 from purerl.losses.extra import terms_of
-from purerl.optimisers.check import check_frozen, check_optimisers
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (

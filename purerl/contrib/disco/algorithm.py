@@ -74,7 +74,6 @@ from purerl.networks.distributions import make_head
 from purerl.networks.observe import obs_shape, to_features
 from purerl.optimisers import Adam
 from purerl.replay import uniform as ring
-from purerl.rules.check import check_kind
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # Sizes where the rule has no network that reads predictions.
@@ -149,7 +148,9 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     calls = "init() and __call__(inputs, memory, axis_name)"
-    check_kind(config.rule, config.prediction_size, calls, "purerl.rules.CMPORule()")
+    checks.check_kind(
+        config.rule, config.prediction_size, calls, "purerl.rules.CMPORule()"
+    )
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
