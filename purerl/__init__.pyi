@@ -33,8 +33,8 @@ from purerl.config import ConfigError as ConfigError
 from purerl.config import TrainConfig as TrainConfig
 from purerl.contrib.bandit import BanditConfig as BanditConfig
 from purerl.contrib.disco import DiscoConfig as DiscoConfig
-from purerl.contrib.distil import Distilled as Distilled
-from purerl.contrib.distil import distil as distil
+from purerl.contrib.formula import Distilled as Distilled
+from purerl.contrib.formula import distil as distil
 from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.programs import Members as Members
 from purerl.export import export_policy as export_policy

@@ -29,9 +29,9 @@ from jax import export
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
+from purerl.algorithms.own_terms import heads_of, terms_of
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses.extra import heads_of, terms_of
 from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device

@@ -27,6 +27,7 @@ from purerl.algorithms import (
     checks,
     network_config,
     off_policy,
+    own_terms,
     replay_config,
     replayed_memory,
 )
@@ -46,7 +47,6 @@ from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.losses import extra
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
@@ -478,7 +478,7 @@ def descend(
 
 def descend_heads(agent: Agent, learner: Learner) -> Learner:
     """Take one step on the networks that the user's own terms have."""
-    names = extra.heads_of(agent.terms)
+    names = own_terms.heads_of(agent.terms)
     zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
     return descend(agent.config, learner, zeros)
 

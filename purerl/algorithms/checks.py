@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.algorithms import memory, network_config
+from purerl.algorithms.own_terms import terms_of
 from purerl.config import (
     ConfigError,
     check_idle,
@@ -27,7 +28,6 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning.optimiser import is_in, name_leaves
-from purerl.losses.extra import terms_of
 from purerl.losses.value import ClippedSquaredError
 from purerl.networks import memories, modules, observe
 from purerl.networks.distributions import Head, MixedHead, is_discrete, make_policy_head

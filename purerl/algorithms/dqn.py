@@ -70,7 +70,7 @@ from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.losses import SquaredError, extra
+from purerl.losses import SquaredError
 from purerl.networks import heads as head_layers
 from purerl.networks import observe
 from purerl.optimisers import Adam
@@ -330,11 +330,11 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
     )
 
 
-def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, extra.Samples]:
+def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, own_terms.Samples]:
     """Parameters by network and samples, as the user's own terms see them."""
     params = dict(restore(flat))
     q = {"params": params.pop("params")}
-    return {"q": q, **params}, extra.Samples(**batch._asdict())
+    return {"q": q, **params}, own_terms.Samples(**batch._asdict())
 
 
 def act(
@@ -542,7 +542,7 @@ def make_optimiser(
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
     frozen = optimiser.frozen_in(config.frozen)
-    heads = extra.heads_of(extra.terms_of(config))
+    heads = own_terms.heads_of(own_terms.terms_of(config))
 
     def own(restore: Any) -> optax.GradientTransformation:
         clip = config.max_grad_norm

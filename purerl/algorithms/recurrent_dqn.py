@@ -39,7 +39,13 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import exploration
-from purerl.algorithms import checks, network_config, off_policy, replay_config
+from purerl.algorithms import (
+    checks,
+    network_config,
+    off_policy,
+    own_terms,
+    replay_config,
+)
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, MemoryFields
@@ -51,7 +57,7 @@ from purerl.keys import init_keys
 from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
-from purerl.losses import extra, value_error
+from purerl.losses import value_error
 from purerl.networks import observe
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -182,11 +188,11 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
 
 def _shown(
     agent: Agent, restore: Any, flat: Array, batch: tuple[Sequences, Array]
-) -> tuple[PyTree, extra.Samples]:
+) -> tuple[PyTree, own_terms.Samples]:
     """Parameters by network and samples, as the user's own terms see them."""
     (rows, weight), params = batch, restore(flat)
     steps = agent.memory.steps(params, rows)
-    samples = extra.Samples(
+    samples = own_terms.Samples(
         obs=steps.obs,
         action=steps.action,
         reward=steps.reward,

@@ -468,16 +468,16 @@ def _where(
 
 def _brax_drawing(env: Any, kind: str) -> Drawing:
     """The drawing of a brax environment; a page needs nothing, pictures need OpenGL."""
-    from purerl.envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax as pictures
 
     def keep(state: Any, params: Any, obs: Any) -> Any:
-        return brax_pictures.pose_of(state)
+        return pictures.pose_of(state)
 
     try:
-        fps = brax_pictures.steps_per_second(env)
+        fps = pictures.steps_per_second(env)
         draw: Any = None
         if kind != film.PAGE:
-            draw = brax_pictures.drawer(env, canvas.WIDTH, canvas.HEIGHT)
+            draw = pictures.drawer(env, canvas.WIDTH, canvas.HEIGHT)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return Drawing(draw, min(50, fps), keep)
@@ -485,7 +485,7 @@ def _brax_drawing(env: Any, kind: str) -> Drawing:
 
 def _write_brax_page(path: Path, made: film.Film, env: Any) -> None:
     """Write a page with a section for each episode, and there a view of each agent."""
-    from purerl.envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax as pictures
 
     sections, lengths = dict[str, str](), made.played.episode_length
     for episode in range(lengths.shape[1]):
@@ -495,7 +495,7 @@ def _write_brax_page(path: Path, made: film.Film, env: Any) -> None:
                 jax.tree.map(lambda x, p=(member, at, episode): x[p], made.played.kept)
                 for at in range(length + 1)
             ]
-            page = brax_pictures.page(env, [pose.state for pose in poses], VIEW)
+            page = pictures.page(env, [pose.state for pose in poses], VIEW)
             title, view = made.titles[member], f'srcdoc="{html.escape(page)}"'
             size = f'width="330" height="{VIEW}" style="border: 0"'
             words = ", ".join(made.captions(member, length, episode)[1:])

@@ -19,6 +19,7 @@ from purerl.acting.environment import (
 )
 from purerl.algorithms import entry_of
 from purerl.algorithms.checks import check_frozen, check_optimisers, check_terms
+from purerl.algorithms.own_terms import terms_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -29,7 +30,6 @@ from purerl.config import (
 from purerl.hooks import is_taken, with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed
-from purerl.losses.extra import terms_of
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (

@@ -14,7 +14,7 @@ import optax
 
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition
-from purerl.contrib.disco.meta_network import (
+from purerl.contrib.disco.rules import (
     DiscoInputs,
     DiscoTargets,
     Predictions,
