@@ -160,7 +160,7 @@ def _functions(bound: Bound, state: PyTree) -> tuple[Any, Any, Rows, Any]:
     space: Any = bound.env.observation_space(params)
     keys = getattr(bound.config, "actor_keys", ())
     blank, structure = jax.tree.flatten(recurrence.init(()))
-    seen = _member(space)
+    seen = jax.eval_shape(space.sample, jax.random.key(0))
     if keys and isinstance(seen, dict):  # See `completed`.
         seen = {name: x for name, x in seen.items() if name in keys or name == MASK}
     rows = (seen, *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank))
@@ -184,15 +184,6 @@ def _said(error: Exception) -> str:
     """The first line of what an error says."""
     words = (str(error).strip() or "no reason given").splitlines()[0][:200]
     return f"{type(error).__name__}: {words}"
-
-
-def _member(space: Any) -> PyTree:
-    """The shapes of a member of a space."""
-    if not hasattr(space, "spaces"):
-        return jax.ShapeDtypeStruct(tuple(space.shape), np.dtype(space.dtype))
-    if isinstance(space.spaces, dict):
-        return {key: _member(part) for key, part in space.spaces.items()}
-    return tuple(map(_member, space.spaces))
 
 
 def _serialised(

@@ -273,7 +273,11 @@ def build(config: Any, shape: Any) -> Memory | None:
         return None
     kind = memories.kind_of(config.memory, config.memory_size)
     critic_core = None
-    if critic_has_own(config, shape):
+    sees = [
+        observe.visible(shape, network_config.keys_of(config, name))
+        for name in ("actor", "critic")
+    ]
+    if sees[0] != sees[1]:
         critic_core = kind.core(network_config.torso_of(config, shape, "critic"))
     return Memory(kind.core(network_config.torso_of(config, shape)), kind, critic_core)
 
@@ -324,12 +328,3 @@ def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
         "this policy remembers the episode so far: use `algorithm.recurrence`, or "
         "purerl.make_policy(config, state) and its `memory = policy.init()`."
     )
-
-
-def critic_has_own(config: Any, shape: Any) -> bool:
-    """Return whether the critic sees other keys of the observation than the actor."""
-    by_actor, by_critic = (
-        observe.visible(shape, network_config.keys_of(config, name))
-        for name in ("actor", "critic")
-    )
-    return by_actor != by_critic

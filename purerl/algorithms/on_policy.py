@@ -266,7 +266,10 @@ def init(
     for name, module in agent.networks.items():
         modules[name] = module, [seen]
     if agent.on_features is not None:
-        modules["critic"] = agent.critic, [_features_of(agent, obs)]
+        draw = partial(agent.actor.init_with_output, method=_features)
+        shapes, _ = jax.eval_shape(draw, jax.random.key(0), obs)
+        features = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        modules["critic"] = agent.critic, [features]
     if agent.memory is not None and agent.memory.critic_core is not None:
         modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
     params = networks.init_params(keys[:2], modules)
@@ -502,13 +505,6 @@ def flatten(batch: Any) -> Any:
 def _features(actor: Any, obs: Any) -> Any:
     network = actor.module if isinstance(actor, networks.Masked) else actor
     return observe.beside_mask(network.torso(obs), obs)
-
-
-def _features_of(agent: Agent, obs: Any) -> Any:
-    """Zeros of the shape of a torso's features, before there are parameters."""
-    draw = partial(agent.actor.init_with_output, method=_features)
-    features, _ = jax.eval_shape(draw, jax.random.key(0), obs)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), features)
 
 
 def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | float:

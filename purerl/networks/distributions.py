@@ -292,14 +292,24 @@ def _all_finite(*bounds: Any) -> bool:
     return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)
 
 
-class MultiCategoricalHead(Head):
+class _SeveralChoices(Head):
+    """Raw actions of `K` components, which the environment has in another shape."""
+
+    is_discrete = True
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def to_env(self, raw: Array) -> Array:
+        """Return the action in the shape and integer type of the environment."""
+        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
+
+
+class MultiCategoricalHead(_SeveralChoices):
     """A softmax for each of `K` components; `outputs` are logits `[..., sum(nvec)]`.
 
     The logits of a component stand side by side, in the order of the components. Raw
     actions are int `[..., K]`.
     """
-
-    is_discrete = True
 
     def __init__(self, nvec: Any, dtype: Any = jnp.int32) -> None:
         sizes = np.reshape(np.asarray(nvec), -1)
@@ -346,18 +356,12 @@ class MultiCategoricalHead(Head):
         log_probs = jax.nn.log_softmax(self._rows(outputs))
         return -(jnp.exp(log_probs) * log_probs).sum((-2, -1))
 
-    def to_env(self, raw: Array) -> Array:
-        """Return the action in the shape and integer type of the environment."""
-        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
-
-class BernoulliHead(Head):
+class BernoulliHead(_SeveralChoices):
     """A coin for each of `K` components; `outputs` are the logits of a 1, `[..., K]`.
 
     Raw actions are int `[..., K]`, of zeros and ones.
     """
-
-    is_discrete = True
 
     def __init__(self, shape: tuple[int, ...], dtype: Any = jnp.int8) -> None:
         self.shape = shape
@@ -386,10 +390,6 @@ class BernoulliHead(Head):
         # - x.
         rest = jax.nn.sigmoid(-outputs) * outputs
         return (rest - jax.nn.log_sigmoid(outputs)).sum(-1)
-
-    def to_env(self, raw: Array) -> Array:
-        """Return the action in the shape and integer type of the environment."""
-        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
 
 class MixedHead(Head):

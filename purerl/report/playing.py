@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.acting.evaluate import Player, Recording, play_episodes, record
+from purerl.acting.evaluate import Recording, play_episodes, record
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
 from purerl.envs.registry import is_on_host
@@ -382,7 +382,8 @@ def record_agents(
         return record(
             bound.env,
             params,
-            Player(partial(recurrence.act, state), recurrence.init((episodes,))),
+            partial(recurrence.act, state),
+            recurrence.init((episodes,)),
             key,
             num_episodes=episodes,
             max_steps=steps,
