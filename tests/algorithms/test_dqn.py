@@ -187,7 +187,7 @@ def test_dueling_values_are_those_of_the_two_streams():
 )
 def test_schedules_of_epsilon(schedule, expected):
     steps = jnp.array([0, 50, 100, 1000], jnp.uint32)
-    config = DQNConfig(
+    config = purerl.DQNConfig(
         epsilon_schedule=schedule,
         epsilon_start=0.9,
         epsilon_end=0.1,
