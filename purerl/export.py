@@ -99,10 +99,14 @@ def export_policy(
         if name.partition(".")[0] not in unread
     }
     about = describe(bound, rows, batch, words if sampled else None, onnx)
+    text = resources.files("purerl").joinpath("export.md").read_text("utf-8")
+    readme = Template(text).substitute(
+        environment=about["environment"], version=about["versions"]["purerl"]
+    )
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
-        "README.md": _readme(about).encode(),
+        "README.md": readme.encode(),
     }
     folder = _own_folder(out)
     for name, content in files.items():
@@ -110,13 +114,6 @@ def export_policy(
     for name in {_SAMPLED, ONNX} - set(files):
         (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder
-
-
-def _readme(about: dict[str, Any]) -> str:
-    """How to use the folder, for people."""
-    text = resources.files("purerl").joinpath("export.md").read_text("utf-8")
-    version = about["versions"]["purerl"]
-    return Template(text).substitute(environment=about["environment"], version=version)
 
 
 def _own_folder(out: str | Path) -> Path:

@@ -53,6 +53,7 @@ from purerl.algorithms import (
     own_terms,
     replay_config,
 )
+from purerl.algorithms.memory import CORE
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.replay_config import PrioritisedConfig, ReplayConfig
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
@@ -102,6 +103,10 @@ class QConfig(EpsilonConfig, ReplayConfig):
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
+
+    # What a memory has no other kinds of.
+    values = "expected"
+    noisy = False
 
 
 @config_dataclass
@@ -313,10 +318,13 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
     def explore(
         learner: Learner, obs: Any, memory: PyTree, noise: Any, step: Array
     ) -> tuple[Array, PyTree]:
+        params = restore(learner.params)
         if config.noisy:  # `noise` is a key for each environment.
-            each = jax.vmap(partial(values_of, agent, restore(learner.params)))
+            each = jax.vmap(partial(values_of, agent, params))
             return jnp.argmax(each(obs, noise), -1).astype(jnp.int32), memory
-        q = values_of(agent, restore(learner.params), obs)
+        q, memory = values(agent, params, obs, memory)
+        if agent.memory is not None:  # Epsilon is that of the update's first step.
+            step = step - step % jnp.uint32(config.steps_per_update)
         epsilon = exploration.epsilon_of(config, step)
         return exploration.epsilon_greedy(q, noise, epsilon, obs), memory
 
@@ -340,19 +348,31 @@ def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, own_terms.S
 def act(
     agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
 ) -> tuple[Array, PyTree]:
-    """Return the greedy action, or with a key an exploring one, and no memory.
+    """Return the greedy action, or with a key an exploring one, and the memory.
 
     It is the epsilon-greedy action at `epsilon_end`, or, with `noisy`, the greedy one
     of a noisy network, whose noise is the same for all observations of a call.
 
     Args:
         obs: `[..., *obs_shape]` observations as the environment gives them.
+        memory: Memory `[..., ...]` of the episode before `obs`; () without one.
         key: Random key, consumed; without one the action is the deterministic one.
     """
     features = observe.prepare(agent, state.obs_moments, obs)
     noise, coin = (key, None) if agent.config.noisy else (None, key)
-    q = values_of(agent, state.params, features, noise)
+    q, memory = values(agent, state.params, features, memory, noise)
     return exploration.act(q, features, agent.config.epsilon_end, coin), memory
+
+
+def values(
+    agent: Agent, params: PyTree, obs: Any, memory: PyTree, noise: Array | None = None
+) -> tuple[Array, PyTree]:
+    """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
+    if agent.memory is None:
+        return values_of(agent, params, obs, noise), memory
+    memory = agent.memory.core.apply(params[CORE], obs, memory)
+    q: Any = agent.network.apply(params["q"], agent.memory.seen(memory, obs))
+    return q, memory
 
 
 def evaluate(

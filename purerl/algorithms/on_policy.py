@@ -230,14 +230,16 @@ def algorithm(
     def of_one(params: PyTree) -> PyTree:
         return _optimiser(agent, params).init(optimiser.flatten(params)[0])
 
+    def act_alone(state: OnPolicyState, obs: Any, key: Array | None = None) -> Any:
+        return act(agent, state, obs, (), key)[0]
+
     recurrence = None
     if agent.memory is not None:
-        blank = agent.memory.kind.blank
-        recurrence = Recurrence(blank, partial(act_and_remember, agent))
+        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
     return Algorithm(
         init=partial(init, agent, init_optimiser or of_one),
         step=partial(step, agent, learn),
-        act=memories.reject_stateless_act if recurrence else partial(act, agent),
+        act=memories.reject_stateless_act if recurrence else act_alone,
         recurrence=recurrence,
         hosted=partial(hosted, agent, learn),
     )
@@ -402,26 +404,20 @@ def _completed(
 
 
 def act(
-    agent: Agent, state: OnPolicyState, obs: Array, key: Array | None = None
-) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one.
-    """
-    return act_and_remember(agent, state, obs, (), key)[0]
-
-
-def act_and_remember(
     agent: Agent,
     state: OnPolicyState,
     obs: Array,
     memory: PyTree,
     key: Array | None = None,
 ) -> tuple[Array, PyTree]:
-    """Return the action, and the memory `[..., H]` of the episode with `obs` in it."""
+    """Return the policy's action, and the memory `[..., H]` with `obs` in it.
+
+    Args:
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        memory: Memory of the episode before `obs`; () without one.
+        key: Random key, consumed; without one the action is the deterministic one.
+    """
     name = agent.behaviour.network
     prepared = observe.prepare(agent, state.obs_moments, obs)
     memory, seen = _remember(agent, state.params, prepared, memory)

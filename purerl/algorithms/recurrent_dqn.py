@@ -41,6 +41,7 @@ from purerl import networks
 from purerl.acting import exploration
 from purerl.algorithms import (
     checks,
+    dqn,
     network_config,
     off_policy,
     own_terms,
@@ -132,7 +133,7 @@ def make(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build recurrent DQN for a config and an environment; see `build`."""
-    return off_policy.algorithm(build(config, env, axis_name), init, enter, act)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, dqn.act)
 
 
 def build(
@@ -164,25 +165,9 @@ def init(agent: Agent, key: Array) -> State:
 
 
 def make_hooks(agent: Agent, restore: Any) -> Hooks:
-    """Make recurrent DQN's part of the learner."""
-    config, num = agent.config, off_policy.num_choices(agent)
-
-    def explore(
-        learner: Learner, obs: Any, memory: PyTree, coin: Any, step: Array
-    ) -> tuple[Array, PyTree]:
-        # Epsilon is that of the first step of the update.
-        first = step - step % jnp.uint32(config.steps_per_update)
-        epsilon = exploration.epsilon_of(config, first)
-        q, memory = values(agent, restore(learner.params), obs, memory)
-        return exploration.epsilon_greedy(q, coin, epsilon, obs), memory
-
-    return Hooks(
-        agent=agent,
-        draw_action=partial(exploration.draw_coin, num_actions=num),
-        explore=explore,
-        draw_noise=lambda key, shape: (),
-        learn=partial(learn, agent, restore),
-        shown=partial(_shown, agent, restore),
+    """Make recurrent DQN's part of the learner: DQN's, which learns otherwise."""
+    return dqn.make_hooks(agent, restore)._replace(
+        learn=partial(learn, agent, restore), shown=partial(_shown, agent, restore)
     )
 
 
@@ -204,35 +189,6 @@ def _shown(
 
 
 enter = partial(enter_flat, make_hooks)
-
-
-def act(
-    agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
-) -> tuple[Array, PyTree]:
-    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
-
-    Args:
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        memory: Memory `[..., ...]` of the episode before `obs`.
-        key: Random key, consumed; without one the action is the deterministic one.
-
-    Returns:
-        The action, and the memory with `obs` in it.
-    """
-    prepared = observe.prepare(agent, state.obs_moments, obs)
-    q, memory = values(agent, state.params, prepared, memory)
-    return exploration.act(q, prepared, agent.config.epsilon_end, key), memory
-
-
-def values(
-    agent: Agent, params: PyTree, obs: Any, memory: PyTree
-) -> tuple[Array, PyTree]:
-    """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
-    memory = agent.memory.core.apply(params[CORE], obs, memory)
-    seen = agent.memory.seen(memory, obs)
-    q: Any = agent.network.apply(params["q"], seen)
-    return q, memory
 
 
 def learn(
@@ -277,7 +233,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
         params = restore(flat)
         core, kind, _ = agent.memory
         each = sequences.remember_each(core, kind, params[CORE], rows)
-        return values(agent, params, steps.next_obs, each)[0]
+        return dqn.values(agent, params, steps.next_obs, each)[0]
 
     slow = following(learner.target_params)
     chooser = following(learner.params) if config.double else slow

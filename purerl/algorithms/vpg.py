@@ -106,7 +106,9 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     if agent.terms is not None:
         add = agent.terms.over(agent, state, played, on_policy.NUM_KEYS)
         for name in agent.terms.heads:  # They learn by the terms alone.
-            moved[name] = descend(agent, state, name, _nothing, add)
+            moved[name] = descend(
+                agent, state, name, lambda _: (jnp.zeros(()), {}), add
+            )
             last = optimiser.flatten(moved[name][0])[0].sum()
             batch = after(batch, last, axis)
     moved["actor"] = improve_policy(agent, state, batch, add)
@@ -230,11 +232,6 @@ def descend(
     else:
         (flat, opt_state), metrics = jax.lax.scan(step, start, length=steps)
     return restore(flat), opt_state, metrics
-
-
-def _nothing(params: PyTree) -> tuple[Array, Metrics]:
-    del params
-    return jnp.zeros(()), {}
 
 
 def optimiser_of(

@@ -246,12 +246,12 @@ def build(config: DiscoConfig, env: Environment, axis_name: str | None = None) -
         model_size=config.model_size,
         head_sizes=config.head_sizes,
     )
-    return Parts(config, stepper, obs_space, head, network, axis_name)
+    return Parts(config, stepper, obs_space, head, network)
 
 
 def init(parts: Parts, key: Array) -> DiscoState:
     """Make a fresh network, its copy as the target, an empty buffer."""
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     keys = init_keys(key, 3)
     num_envs = rollout.per_device(config.num_envs, axis)
     example = observe.example(parts.obs_space)
@@ -331,7 +331,7 @@ def learn(
         played: The rollout, with the policy's logits in its transitions.
         keys: Keys of the update, the first three of which the rollout has used.
     """
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     envs, transitions, episodes = played.envs, played.transitions, played.episodes
     num_envs = envs.episode_return.shape[0]
     before = state.update.astype(jnp.uint32) * jnp.uint32(num_envs)
@@ -374,9 +374,9 @@ def _learn(
     parts: Parts, buffer: Transition, added: Array, key: Array, learner: Learner
 ) -> tuple[Learner, Metrics]:
     """Take the gradient step of a batch of trajectories from the buffer."""
-    if parts.axis_name is not None:
-        key = jax.random.fold_in(key, jax.lax.axis_index(parts.axis_name))
-    num = rollout.per_device(parts.config.batch_size, parts.axis_name)
+    if parts.stepper.axis_name is not None:
+        key = jax.random.fold_in(key, jax.lax.axis_index(parts.stepper.axis_name))
+    num = rollout.per_device(parts.config.batch_size, parts.stepper.axis_name)
     bits = jax.random.bits(key, (num,), jnp.uint32)
     numbers = ring.sample(bits, added, ring.capacity_of(buffer))
     found = ring.gather(buffer, numbers)
