@@ -27,7 +27,6 @@ from purerl.algorithms import (
     checks,
     network_config,
     off_policy,
-    own_terms,
     replay_config,
     replayed_memory,
 )
@@ -36,6 +35,7 @@ from purerl.algorithms.memory import NONE, MemoryFields
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.replay_config import OffPolicyConfig
+from purerl.algorithms.replayed_memory import WithMemory
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
 from purerl.config.fields import (
     FRACTION,
@@ -185,7 +185,7 @@ def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
     agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
     config, head = agent.config, agent.head
     shape, num = observe.obs_shape(agent.obs_space), head.num_outputs
-    memory = replayed_memory.build(config, shape) if has_memory else None
+    memory = memories.build(config, shape, is_apart=True)
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
     nets = {
@@ -193,7 +193,12 @@ def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
         "critics": make_critics(config, shape, num if head.is_discrete else None),
     }
     if memory is not None:
-        nets = replayed_memory.with_memories(memory, **nets)
+        on = partial(WithMemory, kind=memory.kind)
+        nets = {
+            "memory": memory,
+            "actor": on(memory.core, owner="actor", head=nets["actor"]),
+            "critics": on(memory.critic_core, owner="critic", head=nets["critics"]),
+        }
     return agent._replace(**nets)
 
 
@@ -267,7 +272,7 @@ def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.
             config.activation,
             config.layer_norm,
             None if has_memory else network_config.encoder_of(config, shape),
-            network_config.dtype_of(config),
+            network_config.DTYPES[config.torso_dtype],
             config.torso_gain,
             config.critic_gain,
             num_outputs(config) or 0,
@@ -474,13 +479,6 @@ def descend(
         )
         params[name] = optax.apply_updates(params[name], updates)
     return learner._replace(params=params, opt_state=opt_state)
-
-
-def descend_heads(agent: Agent, learner: Learner) -> Learner:
-    """Take one step on the networks that the user's own terms have."""
-    names = own_terms.heads_of(agent.terms)
-    zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
-    return descend(agent.config, learner, zeros)
 
 
 def put_statistics(

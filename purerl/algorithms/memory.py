@@ -162,11 +162,6 @@ class Memory(NamedTuple):
             return features
         return {**features, CRITIC_FEATURES: read(memory.critic)}
 
-    def seen_by_actor(self, memory: PyTree, obs: Any) -> Any:
-        """Return what the actor takes of its own memory, as `seen` does of both."""
-        own = memory if self.critic_core is None else Memories(memory, None)
-        return self.seen(own, obs)
-
     def judged(self, params: PyTree, memory: PyTree, obs: Any) -> PyTree:
         """Return what the critic sees when an observation follows remembered ones.
 
@@ -240,11 +235,8 @@ class Memory(NamedTuple):
 
     def begun(self, params: PyTree, rows: Sequences) -> Sequences:
         """Return sequences as they are after their burn-in, and without it."""
-        return rows._replace(memory=self.start(params, rows), burn_in=None)
-
-    def start(self, params: PyTree, rows: Sequences) -> PyTree:
-        """Return the memories with which sequences begin; see `sequences.start`."""
-        return self._each(sequences.start, params, rows)
+        memory = self._each(sequences.start, params, rows)
+        return rows._replace(memory=memory, burn_in=None)
 
     def unroll(self, params: PyTree, rows: Sequences) -> Any:
         """Run over sequences; return what heads see of the memory, `[L, R, ...]`."""
@@ -262,12 +254,14 @@ class Memory(NamedTuple):
         )
 
 
-def build(config: Any, shape: Any) -> Memory | None:
+def build(config: Any, shape: Any, is_apart: bool = False) -> Memory | None:
     """Make the memory of a config; None where it has none.
 
     Args:
         config: Config of the agent.
         shape: Shape of the features of one observation.
+        is_apart: Whether the critic has a memory of its own also where it sees what the
+            actor sees.
     """
     if not has_memory(config):
         return None
@@ -277,8 +271,10 @@ def build(config: Any, shape: Any) -> Memory | None:
         observe.visible(shape, network_config.keys_of(config, name))
         for name in ("actor", "critic")
     ]
-    if sees[0] != sees[1]:
-        critic_core = kind.core(network_config.torso_of(config, shape, "critic"))
+    if is_apart or sees[0] != sees[1]:
+        sizes = getattr(config, "critic_hidden_sizes", ()) or None
+        torso = network_config.torso_of(config, shape, "critic", sizes)
+        critic_core = kind.core(torso)
     return Memory(kind.core(network_config.torso_of(config, shape)), kind, critic_core)
 
 

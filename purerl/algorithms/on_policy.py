@@ -21,7 +21,7 @@ import optax
 from purerl import auto, networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
-from purerl.acting.rollout import of_actor
+from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import memory as memories
 from purerl.algorithms import own_terms
 from purerl.algorithms.memory import CRITIC_CORE, Memory
@@ -382,7 +382,8 @@ def _remember(
     if agent.memory is None:
         return memory, obs
     memory = agent.memory.core.apply(params["core"], obs, memory)
-    return memory, agent.memory.seen_by_actor(memory, obs)
+    own = memory if agent.memory.critic_core is None else Memories(memory, None)
+    return memory, agent.memory.seen(own, obs)
 
 
 def _completed(

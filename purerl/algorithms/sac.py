@@ -125,8 +125,7 @@ def validate(config: SACConfig, env: Environment) -> None:
     is_choice = hasattr(env.action_space(env.default_params), "n")
     if config.crossq:
         _check_crossq(config, env)
-    ensembles.validate(config)
-    actor_critic.validate(config, env)
+    ensembles.validate(config, env)
     if is_choice and config.num_quantiles:
         raise ConfigError(
             f"num_quantiles must be 0 where actions are discrete, as those of "

@@ -39,6 +39,7 @@ from purerl.acting import rollout
 from purerl.algorithms import actor_critic, ensembles, off_policy
 from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
+from purerl.algorithms.ensembles import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import config_dataclass, dynamic, static
 from purerl.config.fields import NON_NEGATIVE, POSITIVE, Check
@@ -76,16 +77,6 @@ class TD3Config(EnsembleConfig):
     policy_delay: int = static(
         2, "Gradient steps of the critics for each step of the policy.", POSITIVE
     )
-
-
-def validate(config: TD3Config, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    ensembles.validate(config)
-    actor_critic.validate(config, env)
 
 
 def make(

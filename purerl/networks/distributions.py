@@ -279,17 +279,14 @@ def make_head(space: Any, policy: str) -> Head:
         return BernoulliHead(tuple(space.shape), space.dtype)
     head = TanhGaussianHead if policy == "tanh_gaussian" else GaussianHead
     bounds = (space.low, space.high)
-    if policy == "tanh_gaussian" and not _all_finite(*bounds):
+    known = [without_far_ends(x) for x in bounds if not isinstance(x, Tracer)]
+    is_bounded = all(np.all(np.isfinite(x)) for x in known)
+    if policy == "tanh_gaussian" and not is_bounded:
         raise ValueError(
             f"policy 'tanh_gaussian' needs a bounded action space, got {space}; "
             "use gaussian."
         )
     return head(*bounds, tuple(space.shape))
-
-
-def _all_finite(*bounds: Any) -> bool:
-    concrete = [b for b in bounds if not isinstance(b, Tracer)]
-    return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)
 
 
 class _SeveralChoices(Head):
@@ -414,7 +411,11 @@ class MixedHead(Head):
         sizes = [head.num_outputs for head in self.heads]
         self.num_outputs = sum(sizes)
         self.places = np.cumsum(sizes)[:-1]
-        self.raw_places = np.cumsum([_raw_size(head) for head in self.heads])[:-1]
+        raw_sizes = [
+            1 if isinstance(head, CategoricalHead) else int(np.prod(head.shape))
+            for head in self.heads
+        ]
+        self.raw_places = np.cumsum(raw_sizes)[:-1]
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Draw the noise of all parts, `[*shape, A]`; the key is consumed."""
@@ -515,10 +516,3 @@ def _members(space: Any) -> list[Any]:
     parts = space.spaces
     inner = parts.values() if isinstance(parts, dict) else parts
     return [member for part in inner for member in _members(part)]
-
-
-def _raw_size(head: Head) -> int:
-    """The length of a raw action of a part."""
-    if isinstance(head, CategoricalHead):
-        return 1
-    return int(np.prod(head.shape))  # type: ignore[attr-defined]

@@ -99,8 +99,10 @@ def _written(jaxpr: core.Jaxpr, makers: dict[Any, core.JaxprEqn]) -> set[Any]:
     """Return the arrays that reach the memory: the others live inside fused kernels."""
     found = set(_variables(jaxpr.outvars))
     for equation in reversed(jaxpr.eqns):
-        is_view = equation.primitive.name in VIEWS
-        if not _is_fused(equation) or (is_view and found & set(equation.outvars)):
+        name = equation.primitive.name
+        is_call = next(iter(inner_programs(equation)), None) is not None
+        is_read = name in VIEWS and found & set(equation.outvars)
+        if is_call or _is_kernel(name) or is_read:
             found.update(_read(equation, makers))
     return found
 
@@ -131,11 +133,6 @@ def _read(equation: core.JaxprEqn, makers: dict[Any, core.JaxprEqn]) -> set[Any]
 
 def _variables(arguments: Iterable[Any]) -> Iterable[Any]:
     return (each for each in arguments if not isinstance(each, core.Literal))
-
-
-def _is_fused(equation: core.JaxprEqn) -> bool:
-    is_call = next(iter(inner_programs(equation)), None) is not None
-    return not is_call and not _is_kernel(equation.primitive.name)
 
 
 def _of_equation(
