@@ -26,13 +26,15 @@ class Gated(nn.Module):
         torso: Module of the features of one observation.
         size: H, units of the memory.
         num_gates: Number of the unit's gates.
-        unit: `(weights, inputs, memory) -> memory`.
     """
 
     torso: nn.Module
     size: int
     num_gates: ClassVar[int]
-    unit: ClassVar[Cell]
+
+    def unit(self) -> Cell:
+        """Return the unit, which flax would take for a method as an attribute."""
+        raise NotImplementedError
 
     def setup(self) -> None:
         """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
@@ -50,7 +52,7 @@ class Gated(nn.Module):
     def __call__(self, obs: Array, memory: Any) -> Any:
         """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
         inputs = self.inputs(self.torso(obs))
-        return self.unit(self.weights(), inputs, memory)
+        return self.unit()(self.weights(), inputs, memory)
 
     def unroll(self, obs: Array, memory: Any, first: Array) -> Any:
         """Return the memories with each of a sequence's observations in them.
@@ -65,7 +67,7 @@ class Gated(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        return unroll(self.unit, self.weights(), inputs, memory, first)
+        return unroll(self.unit(), self.weights(), inputs, memory, first)
 
 
 class LSTMMemory(NamedTuple):
@@ -133,7 +135,10 @@ class GRU(Gated):
     """
 
     num_gates: ClassVar[int] = 3
-    unit: ClassVar[Cell] = gru
+
+    def unit(self) -> Cell:
+        """Return `gru`."""
+        return gru
 
     def setup(self) -> None:
         """Declare `c` in `bias` too."""
@@ -167,4 +172,7 @@ class LSTM(Gated):
     """
 
     num_gates: ClassVar[int] = 4
-    unit: ClassVar[Cell] = lstm
+
+    def unit(self) -> Cell:
+        """Return `lstm`."""
+        return lstm
