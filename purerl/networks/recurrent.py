@@ -6,7 +6,7 @@ gated units, each a module with `__call__` for one step and `unroll` for a seque
 `networks.memories` has the others, and the kinds of memory by name.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -16,50 +16,46 @@ from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 
 
-class Gated(nn.Module):
-    """A torso of single observations, then a gated unit over time.
+class GRU(nn.Module):
+    """A torso of single observations, then a gated recurrent unit over time.
 
-    All gates are one product; over a sequence the inputs' product is taken before the
-    loop, which is left with the recurrent one.
+    With `x` what the torso makes of the observation and `h` the memory before it
+    (Cho et al. 2014, in the form of cuDNN and of flax's `GRUCell`):
+
+        r  = sigmoid(W_r x + b_r + U_r h)
+        z  = sigmoid(W_z x + b_z + U_z h)
+        n  = tanh(W_n x + b_n + r * (U_n h + c))
+        h' = (1 - z) * n + z * h
+
+    The memory `h'` is also what heads see. All gates are one product; over a sequence
+    the inputs' product is taken before the loop, which is left with the recurrent one.
 
     Attributes:
         torso: Module of the features of one observation.
         size: H, units of the memory.
-        num_gates: Number of the unit's gates.
     """
 
     torso: nn.Module
     size: int
-    num_gates: ClassVar[int]
-
-    def unit(self) -> Cell:
-        """Return the unit, which flax would take for a method as an attribute."""
-        raise NotImplementedError
 
     def setup(self) -> None:
-        """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
-        self.inputs = nn.Dense(self.num_gates * self.size)
-        init, shape = (
-            orthogonal(blocks=self.num_gates),
-            (self.size, self.inputs.features),
-        )
-        self.recurrent = self.param("recurrent", init, shape)
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
+        self.inputs = nn.Dense(3 * self.size)
+        init = orthogonal(blocks=3)
+        self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
+        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
 
-    def weights(self) -> Any:
-        """Return what the unit takes beside its inputs and the memory."""
-        return self.recurrent
-
-    def __call__(self, obs: Array, memory: Any) -> Any:
+    def __call__(self, obs: Array, memory: Array) -> Array:
         """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
         inputs = self.inputs(self.torso(obs))
-        return self.unit()(self.weights(), inputs, memory)
+        return gru((self.recurrent, self.bias), inputs, memory)
 
-    def unroll(self, obs: Array, memory: Any, first: Array) -> Any:
+    def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
         """Return the memories with each of a sequence's observations in them.
 
         Args:
             obs: `[T, B, *obs_shape]` observations.
-            memory: Memory `[B, H]` before the first observation.
+            memory: `[B, H]` memory before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
 
@@ -67,7 +63,8 @@ class Gated(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        return unroll(self.unit(), self.weights(), inputs, memory, first)
+        params = (self.recurrent, self.bias)
+        return unroll(gru, params, inputs, memory, first)
 
 
 class LSTMMemory(NamedTuple):
@@ -80,6 +77,55 @@ class LSTMMemory(NamedTuple):
 
     hidden: Array
     cell: Array
+
+
+class LSTM(nn.Module):
+    """A torso of single observations, then long short-term memory over time.
+
+    With `x` what the torso makes of the observation, `h` and `c` the memory before it
+    (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, in the
+    form of flax's `LSTMCell`):
+
+        i  = sigmoid(W_i x + b_i + U_i h)
+        f  = sigmoid(W_f x + b_f + U_f h)
+        g  = tanh(W_g x + b_g + U_g h)
+        o  = sigmoid(W_o x + b_o + U_o h)
+        c' = f * c + i * g
+        h' = o * tanh(c')
+
+    Heads see `h'`. Products are taken as in `GRU`.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        size: H, units of the memory.
+    """
+
+    torso: nn.Module
+    size: int
+
+    def setup(self) -> None:
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
+        self.inputs = nn.Dense(4 * self.size)
+        init = orthogonal(blocks=4)
+        self.recurrent = self.param("recurrent", init, (self.size, 4 * self.size))
+
+    def __call__(self, obs: Array, memory: LSTMMemory) -> LSTMMemory:
+        """The memory with `obs` `[..., *obs_shape]` in it."""
+        return lstm(self.recurrent, self.inputs(self.torso(obs)), memory)
+
+    def unroll(self, obs: Array, memory: LSTMMemory, first: Array) -> LSTMMemory:
+        """Return the memories with each of a sequence's observations in them.
+
+        Args:
+            obs: `[T, B, *obs_shape]` observations.
+            memory: Memory `[B, H]` before the first observation.
+            first: `[T, B]` bool, the observation begins an episode; see `GRU.unroll`.
+
+        Returns:
+            Memories `[T, B, H]`.
+        """
+        inputs = self.inputs(self.torso(obs))
+        return unroll(lstm, self.recurrent, inputs, memory, first)
 
 
 def _lstm_gate(
@@ -114,65 +160,3 @@ gru = Cell(lambda params, memory: memory @ params[0], _gru_gate)
 
 `recurrent` `[H, 3H]` has `U_r`, `U_z`, `U_n` side by side, and `bias` `[H]` is `c`.
 """
-
-
-class GRU(Gated):
-    """A torso of single observations, then a gated recurrent unit over time.
-
-    With `x` what the torso makes of the observation and `h` the memory before it
-    (Cho et al. 2014, in the form of cuDNN and of flax's `GRUCell`):
-
-        r  = sigmoid(W_r x + b_r + U_r h)
-        z  = sigmoid(W_z x + b_z + U_z h)
-        n  = tanh(W_n x + b_n + r * (U_n h + c))
-        h' = (1 - z) * n + z * h
-
-    The memory `h'` is also what heads see.
-
-    Attributes:
-        torso: Module of the features of one observation.
-        size: H, units of the memory.
-    """
-
-    num_gates: ClassVar[int] = 3
-
-    def unit(self) -> Cell:
-        """Return `gru`."""
-        return gru
-
-    def setup(self) -> None:
-        """Declare `c` in `bias` too."""
-        super().setup()
-        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
-
-    def weights(self) -> tuple[Array, Array]:
-        """Return `U` and `c`."""
-        return self.recurrent, self.bias
-
-
-class LSTM(Gated):
-    """A torso of single observations, then long short-term memory over time.
-
-    With `x` what the torso makes of the observation, `h` and `c` the memory before it
-    (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, in the
-    form of flax's `LSTMCell`):
-
-        i  = sigmoid(W_i x + b_i + U_i h)
-        f  = sigmoid(W_f x + b_f + U_f h)
-        g  = tanh(W_g x + b_g + U_g h)
-        o  = sigmoid(W_o x + b_o + U_o h)
-        c' = f * c + i * g
-        h' = o * tanh(c')
-
-    Heads see `h'`.
-
-    Attributes:
-        torso: Module of the features of one observation.
-        size: H, units of the memory.
-    """
-
-    num_gates: ClassVar[int] = 4
-
-    def unit(self) -> Cell:
-        """Return `lstm`."""
-        return lstm
