@@ -74,10 +74,9 @@ def check(
     types never change; everything is finite; the flags are bool and never both true;
     the time limit is kept to the step, and terminates nothing; `final_observation` is
     the one before the reset; the spaces contain what comes out; the same key gives the
-    same episode; `vmap` works over keys and over the float leaves of the parameters; a
-    step that is said to draw nothing does not.
+    same episode; `vmap` works over keys; a step that is said to draw nothing does not.
 
-    Compiles about five small programs.
+    Compiles about four small programs.
 
     Args:
         env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
@@ -106,7 +105,7 @@ def check(
 
 
 def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
-    key_once, key_play, key_vmap = jax.random.split(key, 3)
+    key_once, key_play, _ = jax.random.split(key, 3)
     limit = getattr(params, "max_steps_in_episode", None)
     # Where it is drawn at every reset it is no number.
     has_limit = isinstance(limit, int | float) or hasattr(limit, "dtype")
@@ -139,7 +138,6 @@ def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
         steps = play(key_play, _with_limit(params, TIME_LIMIT))
         _check_rollout(env, steps)
         _check_time_limit(env, steps)
-    _check_vmap_over_params(env, params, key_vmap)
 
 
 def check_types(env: Environment, params: Any) -> None:
@@ -387,28 +385,6 @@ def _check_termination(env: Environment, params: Any, key: Array) -> None:
             "comparison of `time` with `max_steps_in_episode` from `step_env`: "
             "`Environment.step` sets `truncated`. Where the time that is left belongs "
             "to the task, put `envs.wrappers.TerminalLimit` around it.",
-        )
-
-
-def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
-    """Batch every float leaf; both lanes must give what a single call gives."""
-    axes = jax.tree.map(lambda x: 0 if is_float(x) else None, params)
-    batch = jax.tree.map(
-        lambda x: jnp.stack([jnp.asarray(x)] * 2) if is_float(x) else x, params
-    )
-
-    def play(params: Any) -> Any:
-        key_reset, key_loop = jax.random.split(key)
-        _, state = env.reset(key_reset, params)
-        return _random_step(env, params, state, key_loop)[1]
-
-    if jax.tree.leaves(axes):
-        batched = jax.vmap(play, in_axes=(axes,))
-        lanes = _traced("reset and step under vmap over params", batched, batch)
-        require(
-            all(is_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(lanes)),
-            "equal parameters in two lanes of a vmap gave different steps, expected "
-            "equal ones.",
         )
 
 

@@ -51,8 +51,10 @@ class Motion(NamedTuple):
 
 
 @struct.dataclass
-class CartAndPoleParams(EnvParams):
-    """The physics; the values are those of `cartpole.xml` and MuJoCo's defaults.
+class SwingupParams(EnvParams):
+    """The physics, the first states and the rewards.
+
+    The values are those of `cartpole.xml`, MuJoCo's defaults and `dm_control`'s.
 
     Attributes:
         max_steps_in_episode: Steps after which an episode is truncated.
@@ -74,6 +76,20 @@ class CartAndPoleParams(EnvParams):
         rail_impedance_deep: Impedance of the rail's ends beyond `rail_width`
             (`solimplimit[1]`).
         rail_width: Depth over which the impedance grows (`solimplimit[2]`), m.
+        reset_std: Standard deviation of the first velocities (m/s, rad/s) and, when the
+            pole starts hanging, of the first positions (m, rad).
+        reset_x_range: An upright start has the cart uniform in +- this, m.
+        reset_theta_range: Range of the pole's first angle, +- this, rad.
+        x_margin: Distance from the centre at which `centred` is `value_at_margin`, m.
+        theta_dot_margin: Velocity of the pole at which `slow` is `value_at_margin`,
+            rad/s.
+        action_margin: Action from which on `gentle` is 0.
+        value_at_margin: Value of the Gaussian soft indicators at their margin.
+        centred_floor: Least factor for being far from the centre.
+        slow_floor: Least factor for a fast pole.
+        gentle_floor: Least factor for a large action.
+        sparse_x: Distance from the centre within which the sparse reward is paid, m.
+        sparse_cos: Cosine of the pole's angle from which on the sparse reward is paid.
     """
 
     max_steps_in_episode: int | Array = 1_000
@@ -92,6 +108,18 @@ class CartAndPoleParams(EnvParams):
     rail_impedance: Number = 0.9
     rail_impedance_deep: Number = 0.95
     rail_width: Number = 1e-3
+    reset_std: Number = 0.01
+    reset_x_range: Number = 0.1
+    reset_theta_range: Number = 0.034
+    x_margin: Number = 2.0
+    theta_dot_margin: Number = 5.0
+    action_margin: Number = 1.0
+    value_at_margin: Number = 0.1
+    centred_floor: Number = 1 / 2
+    slow_floor: Number = 1 / 2
+    gentle_floor: Number = 4 / 5
+    sparse_x: Number = 0.25
+    sparse_cos: Number = 0.995
 
     @property
     def total_mass(self) -> Number:
@@ -129,7 +157,7 @@ class CartAndPoleParams(EnvParams):
         return inertia / (self.total_mass * inertia - self.pole_moment**2)
 
 
-def advance(motion: Motion, action: Array, params: CartAndPoleParams) -> Motion:
+def advance(motion: Motion, action: Array, params: SwingupParams) -> Motion:
     """Integrate one time step with the action held, by the classic Runge-Kutta method.
 
     Args:
@@ -158,7 +186,7 @@ def advance(motion: Motion, action: Array, params: CartAndPoleParams) -> Motion:
     return end._replace(theta=end.theta - 2 * jnp.pi * turns)
 
 
-def _rates(motion: Motion, push: Array, params: CartAndPoleParams) -> Motion:
+def _rates(motion: Motion, push: Array, params: SwingupParams) -> Motion:
     """Velocities and accelerations under a push, N."""
     x, x_dot, theta, theta_dot = motion
     cos, sin = jnp.cos(theta), jnp.sin(theta)
@@ -179,7 +207,7 @@ def _rates(motion: Motion, push: Array, params: CartAndPoleParams) -> Motion:
 
 
 def _rail_force(
-    x: Array, x_dot: Array, free: Array, mobility: Array, params: CartAndPoleParams
+    x: Array, x_dot: Array, free: Array, mobility: Array, params: SwingupParams
 ) -> Array:
     """Force of a rail end on the cart, N; zero between the ends.
 
@@ -225,43 +253,6 @@ class SwingupState(EnvState):
     """
 
     motion: Motion
-
-
-@struct.dataclass
-class SwingupParams(CartAndPoleParams):
-    """The physics, the first states and the rewards; the values are `dm_control`'s.
-
-    The fields of the physics are described in `CartAndPoleParams`.
-
-    Attributes:
-        reset_std: Standard deviation of the first velocities (m/s, rad/s) and, when the
-            pole starts hanging, of the first positions (m, rad).
-        reset_x_range: An upright start has the cart uniform in +- this, m.
-        reset_theta_range: Range of the pole's first angle, +- this, rad.
-        x_margin: Distance from the centre at which `centred` is `value_at_margin`, m.
-        theta_dot_margin: Velocity of the pole at which `slow` is `value_at_margin`,
-            rad/s.
-        action_margin: Action from which on `gentle` is 0.
-        value_at_margin: Value of the Gaussian soft indicators at their margin.
-        centred_floor: Least factor for being far from the centre.
-        slow_floor: Least factor for a fast pole.
-        gentle_floor: Least factor for a large action.
-        sparse_x: Distance from the centre within which the sparse reward is paid, m.
-        sparse_cos: Cosine of the pole's angle from which on the sparse reward is paid.
-    """
-
-    reset_std: Number = 0.01
-    reset_x_range: Number = 0.1
-    reset_theta_range: Number = 0.034
-    x_margin: Number = 2.0
-    theta_dot_margin: Number = 5.0
-    action_margin: Number = 1.0
-    value_at_margin: Number = 0.1
-    centred_floor: Number = 1 / 2
-    slow_floor: Number = 1 / 2
-    gentle_floor: Number = 4 / 5
-    sparse_x: Number = 0.25
-    sparse_cos: Number = 0.995
 
 
 @dataclasses.dataclass(unsafe_hash=True)

@@ -14,12 +14,12 @@ from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.plr import PLRConfig as PLRConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
+from purerl.algorithms.ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
 from purerl.algorithms.pqn import RecurrentPQNConfig as RecurrentPQNConfig
 from purerl.algorithms.recurrent_dqn import (
     RecurrentDQNConfig as RecurrentDQNConfig,
 )
-from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from purerl.algorithms.sac import SACConfig as SACConfig
 from purerl.algorithms.tabular import TabularConfig as TabularConfig
 from purerl.algorithms.td3 import TD3Config as TD3Config
@@ -32,8 +32,8 @@ from purerl.config import ConfigError as ConfigError
 from purerl.config import TrainConfig as TrainConfig
 from purerl.contrib.bandit import BanditConfig as BanditConfig
 from purerl.contrib.disco import DiscoConfig as DiscoConfig
-from purerl.contrib.distil import Distilled as Distilled
-from purerl.contrib.distil import distil as distil
+from purerl.contrib.formula import Distilled as Distilled
+from purerl.contrib.formula import distil as distil
 from purerl.execution.programs import Members as Members
 from purerl.execution.programs import share_programs as share_programs
 from purerl.export import export_policy as export_policy

@@ -29,9 +29,9 @@ from jax import export
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
+from purerl.algorithms.own_terms import heads_of, terms_of
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses.extra import heads_of, terms_of
 from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
@@ -99,10 +99,14 @@ def export_policy(
         if name.partition(".")[0] not in unread
     }
     about = describe(bound, rows, batch, words if sampled else None, onnx)
+    text = resources.files("purerl").joinpath("export.md").read_text("utf-8")
+    readme = Template(text).substitute(
+        environment=about["environment"], version=about["versions"]["purerl"]
+    )
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
-        "README.md": _readme(about).encode(),
+        "README.md": readme.encode(),
     }
     folder = _own_folder(out)
     for name, content in files.items():
@@ -110,13 +114,6 @@ def export_policy(
     for name in {_SAMPLED, ONNX} - set(files):
         (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder
-
-
-def _readme(about: dict[str, Any]) -> str:
-    """How to use the folder, for people."""
-    text = resources.files("purerl").joinpath("export.md").read_text("utf-8")
-    version = about["versions"]["purerl"]
-    return Template(text).substitute(environment=about["environment"], version=version)
 
 
 def _own_folder(out: str | Path) -> Path:
@@ -160,7 +157,7 @@ def _functions(bound: Bound, state: PyTree) -> tuple[Any, Any, Rows, Any]:
     space: Any = bound.env.observation_space(params)
     keys = getattr(bound.config, "actor_keys", ())
     blank, structure = jax.tree.flatten(recurrence.init(()))
-    seen = _member(space)
+    seen = jax.eval_shape(space.sample, jax.random.key(0))
     if keys and isinstance(seen, dict):  # See `completed`.
         seen = {name: x for name, x in seen.items() if name in keys or name == MASK}
     rows = (seen, *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank))
@@ -184,15 +181,6 @@ def _said(error: Exception) -> str:
     """The first line of what an error says."""
     words = (str(error).strip() or "no reason given").splitlines()[0][:200]
     return f"{type(error).__name__}: {words}"
-
-
-def _member(space: Any) -> PyTree:
-    """The shapes of a member of a space."""
-    if not hasattr(space, "spaces"):
-        return jax.ShapeDtypeStruct(tuple(space.shape), np.dtype(space.dtype))
-    if isinstance(space.spaces, dict):
-        return {key: _member(part) for key, part in space.spaces.items()}
-    return tuple(map(_member, space.spaces))
 
 
 def _serialised(

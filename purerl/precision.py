@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Algorithm, Hosted, PyTree, Recurrence
+from purerl.types import Algorithm, Array, Hosted, PyTree, Recurrence
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,8 +47,9 @@ def in_32_bits(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        narrows = _is_64() and not _keeps_64.get()
-        if not narrows and _promotion() == STANDARD:
+        config: Any = jax.config
+        narrows = bool(config.jax_enable_x64) and not _keeps_64.get()
+        if not narrows and config.jax_numpy_dtype_promotion == STANDARD:
             return function(*args, **kwargs)
         with ExitStack() as stack:
             stack.enter_context(jax.numpy_dtype_promotion(STANDARD))
@@ -67,12 +68,19 @@ def algorithm_in_32_bits(algorithm: Algorithm) -> Algorithm:
         algorithm: The algorithm, as `purerl.train.Bound.algorithm` makes it.
     """
     recurrence, hosted = algorithm.recurrence, algorithm.hosted
+
+    def pieces(update: Array) -> Hosted:
+        assert hosted is not None
+        found = hosted(update)
+        functions = {k: x for k, x in found._asdict().items() if callable(x)}
+        return found._replace(**{k: in_32_bits(x) for k, x in functions.items()})
+
     return algorithm._replace(
         init=in_32_bits(algorithm.init),
         step=in_32_bits(algorithm.step),
         act=in_32_bits(algorithm.act),
         recurrence=recurrence and recurrence_in_32_bits(recurrence),
-        hosted=hosted and (lambda update: _hosted_in_32_bits(hosted(update))),
+        hosted=hosted and pieces,
     )
 
 
@@ -83,12 +91,6 @@ def recurrence_in_32_bits(recurrence: Recurrence) -> Recurrence:
         recurrence: The functions.
     """
     return Recurrence(*(in_32_bits(function) for function in recurrence))
-
-
-def _hosted_in_32_bits(hosted: Hosted) -> Hosted:
-    """The pieces of an update, computing in 32 bits."""
-    functions = {k: x for k, x in hosted._asdict().items() if callable(x)}
-    return hosted._replace(**{k: in_32_bits(x) for k, x in functions.items()})
 
 
 def as_here(function: Function) -> Function:
@@ -121,14 +123,6 @@ def keeping_64_bits() -> Iterator[None]:
         yield
     finally:
         _keeps_64.reset(before)
-
-
-def _is_64() -> bool:
-    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-
-
-def _promotion() -> str:
-    return str(jax.config.jax_numpy_dtype_promotion)  # type: ignore[attr-defined]
 
 
 def _narrowed(tree: PyTree) -> PyTree:

@@ -26,6 +26,8 @@ from purerl.acting.environment import (
 from purerl.acting.evaluate import evaluate as play_evaluation
 from purerl.acting.policy import RecurrentPolicy, drawing, recurrence_of
 from purerl.algorithms import entry_of
+from purerl.algorithms.checks import check_frozen, check_optimisers, check_terms
+from purerl.algorithms.own_terms import terms_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -39,11 +41,8 @@ from purerl.keys import MAX_UPDATES, evaluation_key, shape_of_keys
 from purerl.learning.averages import vary_like
 from purerl.learning.branches import change_if, traced_once
 from purerl.learning.optimiser import annealed
-from purerl.losses.check import check_terms
-from purerl.losses.extra import terms_of
 from purerl.metrics import held
 from purerl.networks.observe import as_arrays, completed
-from purerl.optimisers.check import check_frozen, check_optimisers
 from purerl.precision import algorithm_in_32_bits, in_32_bits, recurrence_in_32_bits
 from purerl.tracing import read_by, shape_of, shapes_of
 from purerl.types import (

@@ -14,9 +14,9 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl import auto
+from purerl.algorithms.checks import check_parts
 from purerl.config import ConfigError, shown
 from purerl.learning.optimiser import is_in, name_leaves
-from purerl.optimisers.check import check_parts
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 

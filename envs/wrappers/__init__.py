@@ -28,7 +28,6 @@ from .randomised import Randomised as Randomised
 from .randomised import RandomisedOnce as RandomisedOnce
 from .randomised import RandomLevels as RandomLevels
 from .randomised import RepeatedLevels as RepeatedLevels
-from .randomised import distributions as distributions
 from .randomised import drawn_params as drawn_params
 from .steps import ActionRepeat as ActionRepeat
 from .steps import ClipReward as ClipReward

@@ -30,7 +30,7 @@ from same_numbers import for_purejaxrl, for_rejax
 import purerl
 from purerl import presets
 from purerl.accelerator.kernels import traced_for
-from purerl.contrib.hardware.work import work_of
+from purerl.contrib.hardware.estimate import work_of
 
 # Preset, or part of `gpu_day.py` -> agents.
 ROWS = {

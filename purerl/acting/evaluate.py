@@ -77,18 +77,6 @@ def evaluate(
     return Evaluation(end.episode_return, end.episode_length, cut)
 
 
-class Player(NamedTuple):
-    """A policy at the start of `E` episodes.
-
-    Attributes:
-        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: `[E, ...]` memory of episodes that are about to begin.
-    """
-
-    act: Callable[[Array, PyTree], tuple[Array, PyTree]]
-    memory: PyTree
-
-
 class Recording(NamedTuple):
     """Episodes with what is kept of every moment; `T` steps, `E` episodes.
 
@@ -109,7 +97,8 @@ class Recording(NamedTuple):
 def record(
     env: Environment,
     params: PyTree,
-    player: Player,
+    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
+    memory: PyTree,
     key: Array,
     *,
     num_episodes: int,
@@ -123,13 +112,14 @@ def record(
     before the last step is kept in its place, with the last observation.
 
     Args:
-        player: The policy that plays.
+        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        memory: `[E, ...]` memory of episodes that are about to begin.
         max_steps: Number T of steps.
         keep: `(state, obs) -> pytree of arrays`, of one episode.
     """
     keys = jax.random.split(key, 1 + num_episodes)
     key_play = keys[0]
-    start = _start(env, params, player.memory, keys[1:])
+    start = _start(env, params, memory, keys[1:])
 
     def moment(carry: _Episodes) -> tuple[PyTree, Array]:
         return jax.vmap(keep)(carry.state, carry.obs), carry.episode_return
@@ -138,7 +128,7 @@ def record(
         key = jax.random.fold_in(key_play, carry.step)
         before = carry
         keys_now = jax.random.split(key, num_episodes)
-        carry = _step(env, params, player.act, carry, keys_now)
+        carry = _step(env, params, act, carry, keys_now)
         if env.keeps_last_state:
             return carry, moment(carry)
         # The state of an episode that just ended is the start of the next one.

@@ -209,18 +209,28 @@ def act(q_values: Array, obs: Any, epsilon: Array | float, key: Array | None) ->
 
 
 def epsilon_of(config: Any, step: Array) -> Array:
-    """Return epsilon after `step` environment steps of a config; see `epsilon_at`.
+    """Return epsilon after `step` environment steps.
+
+        linear:        start + (end - start) * min(t / steps, 1)   (Mnih et al. 2015)
+        inverse_time:  end + (start - end) / (1 + t / steps)
+        constant:      end
 
     Args:
+        config: Config with `epsilon_schedule`, `epsilon_start`, `epsilon_end`, and with
+            `epsilon_steps`, the length of the linear decay, or the number of steps that
+            halves the inverse-time one.
         step: `[...]` environment steps done, of any number type.
+
+    Returns:
+        float32 `[...]`.
     """
-    return epsilon_at(
-        config.epsilon_schedule,
-        step,
-        start=config.epsilon_start,
-        end=config.epsilon_end,
-        steps=config.epsilon_steps,
-    )
+    start, end = config.epsilon_start, config.epsilon_end
+    t = step.astype(jnp.float32) / config.epsilon_steps
+    if config.epsilon_schedule == "linear":
+        return start + (end - start) * jnp.minimum(t, 1.0)
+    if config.epsilon_schedule == "inverse_time":
+        return end + (start - end) / (1.0 + t)
+    return jnp.zeros_like(t) + end
 
 
 def epsilon_of_update(config: Any, update: Array) -> Array:
@@ -230,36 +240,3 @@ def epsilon_of_update(config: Any, update: Array) -> Array:
         update: `[]` int32, number of updates done.
     """
     return epsilon_of(config, update.astype(jnp.float32) * config.steps_per_update)
-
-
-def epsilon_at(
-    schedule: str,
-    step: Array,
-    *,
-    start: Array | float,
-    end: Array | float,
-    steps: Array | float,
-) -> Array:
-    """Return epsilon after `step` environment steps.
-
-        linear:        start + (end - start) * min(t / steps, 1)   (Mnih et al. 2015)
-        inverse_time:  end + (start - end) / (1 + t / steps)
-        constant:      end
-
-    Args:
-        schedule: One of `SCHEDULES`.
-        step: `[...]` environment steps done, of any number type.
-        start: Epsilon at step 0.
-        end: Epsilon after the decay.
-        steps: Length of the linear decay, or the number of steps that halves the
-            inverse-time one.
-
-    Returns:
-        float32 `[...]`.
-    """
-    t = step.astype(jnp.float32) / steps
-    if schedule == "linear":
-        return start + (end - start) * jnp.minimum(t, 1.0)
-    if schedule == "inverse_time":
-        return end + (start - end) / (1.0 + t)
-    return jnp.zeros_like(t) + end

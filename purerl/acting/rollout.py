@@ -245,6 +245,16 @@ def carry_of(start: Start, before: EnvCarry | None = None) -> EnvCarry:
     return carry._replace(bad=before.bad, shaped_return=blank)
 
 
+def first_step(envs: EnvCarry, obs: PyTree) -> EnvCarry:
+    """Return environments on the host whose episodes all begin.
+
+    Args:
+        envs: The environments before, whose bad transitions are counted.
+        obs: First observations `[B, ...]`.
+    """
+    return carry_of(jax.vmap(start_of)(obs, ()), envs)
+
+
 def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start:
     """Return the start of one episode; an observation that is not finite marks it."""
     if is_known_finite:

@@ -14,7 +14,6 @@ from purerl.algorithms import (
     ppo,
     pqn,
     recurrent_dqn,
-    recurrent_ppo,
     sac,
     tabular,
     td3,
@@ -23,7 +22,7 @@ from purerl.algorithms import (
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
 from purerl.envs.base import Environment
-from purerl.registry import ON_COMMAND_LINE, Table, loaded
+from purerl.registry import ON_COMMAND_LINE, Table, loaded, qualified
 from purerl.types import Algorithm
 
 
@@ -47,9 +46,7 @@ class Entry(NamedTuple):
 
 _OWN = {
     "ppo": Entry(ppo.PPOConfig, checks.ppo, ppo.make, outer.PPO),
-    "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig, checks.ppo, ppo.make, outer.PPO
-    ),
+    "recurrent_ppo": Entry(ppo.RecurrentPPOConfig, checks.ppo, ppo.make, outer.PPO),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
     "recurrent_dqn": Entry(
@@ -86,7 +83,7 @@ def register(name: str, entry: Entry) -> None:
     """
     named = {name: ALGORITHMS[name]} if name in ALGORITHMS else {}
     for known, other in {**loaded(ALGORITHMS), **named}.items():
-        is_rerun = _qualified(entry.config) == _qualified(other.config)
+        is_rerun = qualified(entry.config) == qualified(other.config)
         is_taken = name == known and not is_rerun
         if is_taken or (name != known and entry.config is other.config):
             raise ConfigError(
@@ -113,7 +110,7 @@ def name_of(config: TrainConfig) -> str:
             return name
     classes = [entry.config for entry in ALGORITHMS.values()]
     name = type(config).__name__
-    if _qualified(type(config)) in map(_qualified, classes):
+    if qualified(type(config)) in map(qualified, classes):
         raise ConfigError(
             f"this {name} was made before its class was defined and registered again; "
             "make the config again too."
@@ -147,7 +144,3 @@ def config_class(name: str) -> type[TrainConfig]:
             f"one. {ON_COMMAND_LINE}"
         )
     return ALGORITHMS[name].config
-
-
-def _qualified(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

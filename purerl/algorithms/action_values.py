@@ -322,20 +322,16 @@ def midpoints(num: int) -> Array:
 
 def make(config: Any) -> ActionValues:
     """Make the kind of action values of a `DQNConfig`, whose leaves may be traced."""
-    kind = _of_name(config)
+    kind: ActionValues = Expected(config.value_loss)
+    if config.values == "categorical":
+        kind = Categorical(config.num_atoms, config.value_min, config.value_max)
+    elif config.values == "quantile":
+        kind = Quantile(config.kappa)
+    elif config.values == "implicit":
+        num_online, num_target = config.num_tau_samples, config.num_tau_prime_samples
+        kind = Implicit(num_online, num_target, config.kappa)
     kind.clip_targets = config.clip_targets
     return kind
-
-
-def _of_name(config: Any) -> ActionValues:
-    if config.values == "categorical":
-        return Categorical(config.num_atoms, config.value_min, config.value_max)
-    if config.values == "quantile":
-        return Quantile(config.kappa)
-    if config.values == "implicit":
-        num_online, num_target = config.num_tau_samples, config.num_tau_prime_samples
-        return Implicit(num_online, num_target, config.kappa)
-    return Expected(config.value_loss)
 
 
 def num_outputs(config: Any) -> int | None:

@@ -34,8 +34,8 @@ from purerl.algorithms import memory as memories
 from purerl.algorithms.memory import NONE, MemoryFields
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
-from purerl.algorithms.pieces import reject_stateless_act
 from purerl.algorithms.replay_config import OffPolicyConfig
+from purerl.algorithms.replayed_memory import WithMemory
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
 from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
@@ -47,7 +47,6 @@ from purerl.fields import (
 )
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.losses import extra
 from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
@@ -57,7 +56,7 @@ from purerl.networks.distributions import (
 )
 from purerl.optimisers import Adam
 from purerl.replay import batches
-from purerl.types import Algorithm, Array, PyTree, Recurrence
+from purerl.types import Array, PyTree
 
 LARGEST_LOG_STD = 2.0
 LOG_STD = Check(lambda x: x < LARGEST_LOG_STD, "must be less than 2")
@@ -186,7 +185,7 @@ def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
     agent = off_policy.make_agent(config, env, axis_name, "auto", replay)
     config, head = agent.config, agent.head
     shape, num = observe.obs_shape(agent.obs_space), head.num_outputs
-    memory = replayed_memory.build(config, shape) if has_memory else None
+    memory = memories.build(config, shape, is_apart=True)
     if memory is not None:
         shape = observe.head_shape(memory.kind.size, shape)
     nets = {
@@ -194,7 +193,12 @@ def build(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
         "critics": make_critics(config, shape, num if head.is_discrete else None),
     }
     if memory is not None:
-        nets = replayed_memory.with_memories(memory, **nets)
+        on = partial(WithMemory, kind=memory.kind)
+        nets = {
+            "memory": memory,
+            "actor": on(memory.core, owner="actor", head=nets["actor"]),
+            "critics": on(memory.critic_core, owner="critic", head=nets["critics"]),
+        }
     return agent._replace(**nets)
 
 
@@ -268,7 +272,7 @@ def make_critics(config: Any, shape: Any, num_actions: int | None = None) -> nn.
             config.activation,
             config.layer_norm,
             None if has_memory else network_config.encoder_of(config, shape),
-            network_config.dtype_of(config),
+            network_config.DTYPES[config.torso_dtype],
             config.torso_gain,
             config.critic_gain,
             num_outputs(config) or 0,
@@ -327,11 +331,7 @@ def init(
             name: optimiser_of(agent.config, name).init(params[name]) for name in params
         },
     )
-    memory = ()
-    if agent.memory is not None:
-        num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-        memory = agent.memory.blank(num_envs)
-    return off_policy.init_state(agent, key, keys[2], learner, memory)
+    return off_policy.init_state(agent, key, keys[2], learner)
 
 
 def enter(
@@ -355,36 +355,9 @@ def enter(
     return hooks, twins.joined(learner), twins.separated
 
 
-def algorithm(
-    agent: Agent,
-    init: Callable[[Any, Array], State],
-    enter: off_policy.Enter,
-    decide: Callable[[Agent, Any, Array | None], Array],
-) -> Algorithm:
-    """Return the algorithm of an agent, with a memory or without.
-
-    Args:
-        init: Function `(agent, key) -> state`.
-        enter: Function that opens an update, see `enter`.
-        decide: Function `(agent, outputs of the actor, key) -> action`, see `decide`.
-    """
-    if agent.memory is not None:
-        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent, decide))
-        return off_policy.algorithm(
-            agent, init, enter, reject_stateless_act, recurrence
-        )
-
-    def act_alone(
-        agent: Agent, state: State, obs: Array, key: Array | None = None
-    ) -> Array:
-        return act(agent, decide, state, obs, (), key)[0]
-
-    return off_policy.algorithm(agent, init, enter, act_alone)
-
-
 def act(
-    agent: Agent,
     decide: Callable[[Agent, Any, Array | None], Array],
+    agent: Agent,
     state: State,
     obs: Array,
     memory: PyTree,
@@ -393,6 +366,7 @@ def act(
     """Return an action on observations `[..., *obs_shape]`, and the memory with them.
 
     Args:
+        decide: Function `(agent, outputs of the actor, key) -> action`, see `decide`.
         obs: Observations as the environment gives them.
         memory: Memory `[..., ...]` of the episode before `obs`; () without one.
         key: Random key, consumed; without one the action is the deterministic one.
@@ -505,13 +479,6 @@ def descend(
         )
         params[name] = optax.apply_updates(params[name], updates)
     return learner._replace(params=params, opt_state=opt_state)
-
-
-def descend_heads(agent: Agent, learner: Learner) -> Learner:
-    """Take one step on the networks that the user's own terms have."""
-    names = extra.heads_of(agent.terms)
-    zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in names}
-    return descend(agent.config, learner, zeros)
 
 
 def put_statistics(

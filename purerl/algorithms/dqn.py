@@ -53,6 +53,7 @@ from purerl.algorithms import (
     own_terms,
     replay_config,
 )
+from purerl.algorithms.memory import CORE
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.replay_config import PrioritisedConfig, ReplayConfig
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
@@ -70,7 +71,7 @@ from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.losses import SquaredError, extra
+from purerl.losses import SquaredError
 from purerl.networks import heads as head_layers
 from purerl.networks import observe
 from purerl.optimisers import Adam
@@ -102,6 +103,10 @@ class QConfig(EpsilonConfig, ReplayConfig):
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
+
+    # What a memory has no other kinds of.
+    values = "expected"
+    noisy = False
 
 
 @config_dataclass
@@ -313,10 +318,13 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
     def explore(
         learner: Learner, obs: Any, memory: PyTree, noise: Any, step: Array
     ) -> tuple[Array, PyTree]:
+        params = restore(learner.params)
         if config.noisy:  # `noise` is a key for each environment.
-            each = jax.vmap(partial(values_of, agent, restore(learner.params)))
+            each = jax.vmap(partial(values_of, agent, params))
             return jnp.argmax(each(obs, noise), -1).astype(jnp.int32), memory
-        q = values_of(agent, restore(learner.params), obs)
+        q, memory = values(agent, params, obs, memory)
+        if agent.memory is not None:  # Epsilon is that of the update's first step.
+            step = step - step % jnp.uint32(config.steps_per_update)
         epsilon = exploration.epsilon_of(config, step)
         return exploration.epsilon_greedy(q, noise, epsilon, obs), memory
 
@@ -330,27 +338,41 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
     )
 
 
-def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, extra.Samples]:
+def _shown(restore: Any, flat: Array, batch: Batch) -> tuple[PyTree, own_terms.Samples]:
     """Parameters by network and samples, as the user's own terms see them."""
     params = dict(restore(flat))
     q = {"params": params.pop("params")}
-    return {"q": q, **params}, extra.Samples(**batch._asdict())
+    return {"q": q, **params}, own_terms.Samples(**batch._asdict())
 
 
-def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
-    """Return the greedy action, or with a key an exploring one.
+def act(
+    agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
+) -> tuple[Array, PyTree]:
+    """Return the greedy action, or with a key an exploring one, and the memory.
 
     It is the epsilon-greedy action at `epsilon_end`, or, with `noisy`, the greedy one
     of a noisy network, whose noise is the same for all observations of a call.
 
     Args:
         obs: `[..., *obs_shape]` observations as the environment gives them.
+        memory: Memory `[..., ...]` of the episode before `obs`; () without one.
         key: Random key, consumed; without one the action is the deterministic one.
     """
     features = observe.prepare(agent, state.obs_moments, obs)
     noise, coin = (key, None) if agent.config.noisy else (None, key)
-    q = values_of(agent, state.params, features, noise)
-    return exploration.act(q, features, agent.config.epsilon_end, coin)
+    q, memory = values(agent, state.params, features, memory, noise)
+    return exploration.act(q, features, agent.config.epsilon_end, coin), memory
+
+
+def values(
+    agent: Agent, params: PyTree, obs: Any, memory: PyTree, noise: Array | None = None
+) -> tuple[Array, PyTree]:
+    """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
+    if agent.memory is None:
+        return values_of(agent, params, obs, noise), memory
+    memory = agent.memory.core.apply(params[CORE], obs, memory)
+    q: Any = agent.network.apply(params["q"], agent.memory.seen(memory, obs))
+    return q, memory
 
 
 def evaluate(
@@ -540,7 +562,7 @@ def make_optimiser(
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
     frozen = optimiser.frozen_in(config.frozen)
-    heads = extra.heads_of(extra.terms_of(config))
+    heads = own_terms.heads_of(own_terms.terms_of(config))
 
     def own(restore: Any) -> optax.GradientTransformation:
         clip = config.max_grad_norm

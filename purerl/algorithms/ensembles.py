@@ -34,7 +34,7 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting.rollout import Draw
-from purerl.algorithms import action_values, actor_critic
+from purerl.algorithms import action_values, actor_critic, own_terms
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
     Agent,
@@ -52,6 +52,7 @@ from purerl.config import (
     is_concrete,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.fields import FEW, NON_NEGATIVE, Check
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
@@ -135,8 +136,8 @@ def atoms_of(config: EnsembleConfig) -> action_values.Categorical:
     return action_values.Categorical(config.num_atoms, low, high)
 
 
-def validate(config: EnsembleConfig) -> None:
-    """Check what the fields of the critics have to do with one another.
+def validate(config: EnsembleConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
@@ -160,12 +161,12 @@ def validate(config: EnsembleConfig) -> None:
     _check_atoms(config)
     if not config.num_quantiles:
         check_idle(config, ("dropped_quantiles",), "num_quantiles", "num_quantiles=25")
-        return
-    if config.dropped_quantiles >= config.num_quantiles:
+    elif config.dropped_quantiles >= config.num_quantiles:
         raise ConfigError(
             f"dropped_quantiles must be less than num_quantiles "
             f"({config.num_quantiles}), got {config.dropped_quantiles}."
         )
+    actor_critic.validate(config, env)
 
 
 def _check_atoms(config: EnsembleConfig) -> None:
@@ -367,7 +368,10 @@ def learn(
     learner, td_error, metrics = fit_critics(
         config, axis, evaluate_critics, learner, batch
     )
-    learner = actor_critic.descend_heads(agent, learner)
+    # Networks of the user's own terms learn by these alone.
+    heads = own_terms.heads_of(agent.terms)
+    zeros = {n: jax.tree.map(jnp.zeros_like, learner.params[n]) for n in heads}
+    learner = actor_critic.descend(config, learner, zeros)
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
         # Without a policy step, add zero to the sums of its numbers; as a product, so

@@ -3,6 +3,8 @@
 An algorithm of this kind is its `Steps`: what draws noise, what acts, what learns.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,9 +21,14 @@ NUM_KEYS = 3
 
 
 class Steps(NamedTuple):
-    """An update that learns in every step, as the functions that it is made of.
+    """An algorithm that learns in every step, as the functions that it is made of.
+
+    All of them take the parts of the agent first, which `of` binds: a record with
+    `config` and `stepper`.
 
     Attributes:
+        init: `(key) -> state`.
+        decide: `(state, obs, key=None) -> action`, of whoever acts later.
         draw: `(key, (T, B)) -> noise` of the actions and of what is learned.
         begin: `(state) -> learner`, what the steps change.
         act: `(learner, envs, noise) -> action` `[B]`, before a step of `envs`.
@@ -32,12 +39,18 @@ class Steps(NamedTuple):
         restart: `(state, obs) -> state` whose episodes begin anew.
     """
 
-    draw: rollout.Draw
-    begin: Callable[[Any], PyTree]
-    act: Callable[[PyTree, rollout.EnvCarry, PyTree], Array]
+    init: Callable[..., Any]
+    decide: Callable[..., Array]
+    draw: Callable[..., PyTree]
+    begin: Callable[..., PyTree]
+    act: Callable[..., Array]
     learn: Callable[..., tuple[PyTree, PyTree]]
     finish: Callable[..., tuple[Any, Metrics]]
-    restart: Callable[[Any, PyTree], Any]
+    restart: Callable[..., Any]
+
+    def of(self, parts: Any) -> Steps:
+        """Return the functions of an agent."""
+        return Steps(*(partial(function, parts) for function in self))
 
 
 class StepWork(NamedTuple):
@@ -56,38 +69,25 @@ class StepWork(NamedTuple):
     noise: PyTree
 
 
-def algorithm(
-    config: Any,
-    stepper: rollout.Stepper,
-    steps: Steps,
-    init: Callable[[Array], Any],
-    act: Callable[..., Array],
-) -> Algorithm:
-    """Return the algorithm of some steps.
-
-    Args:
-        stepper: The environments.
-        init: `(key) -> state`.
-        act: `(state, obs, key=None) -> action`.
-    """
+def algorithm(steps: Steps, parts: Any) -> Algorithm:
+    """Return the algorithm of some steps and of the parts of an agent."""
+    steps = steps.of(parts)
     return Algorithm(
-        init,
-        partial(take_steps, config, stepper, steps),
-        act,
-        hosted=lambda update: of_steps(config, steps),
+        steps.init,
+        partial(take_steps, steps, parts),
+        steps.decide,
+        hosted=lambda update: of_steps(parts.config, steps),
     )
 
 
-def take_steps(
-    config: Any, stepper: rollout.Stepper, steps: Steps, state: Any
-) -> tuple[Any, Metrics]:
+def take_steps(steps: Steps, parts: Any, state: Any) -> tuple[Any, Metrics]:
     """Make an update that learns in every step, inside a program.
 
     Args:
-        stepper: The environments.
-        steps: Functions that the update is made of.
+        steps: Functions that the update is made of, bound to the parts.
         state: State before the update.
     """
+    config, stepper = parts.config, parts.stepper
     keys = update_keys(state, NUM_KEYS)
     num_envs = state.envs.episode_return.shape[0]
     randomness = rollout.draw_randomness(

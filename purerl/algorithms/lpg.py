@@ -43,7 +43,6 @@ from purerl.networks import observe
 from purerl.networks.distributions import is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.rules import ActorCriticRule, RuleInputs, Targets
-from purerl.rules.check import check_rule
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 # The paper's size of the prediction, for rules that do not set one.
@@ -92,7 +91,7 @@ def validate(config: LPGConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_rule(config.rule, config.prediction_size)
+    checks.check_rule(config.rule, config.prediction_size)
     space = env.action_space(env.default_params)
     if not is_discrete(space):
         raise ConfigError(

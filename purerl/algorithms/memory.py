@@ -39,13 +39,13 @@ from purerl.acting import rollout
 from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
-from purerl.config import config_dataclass, is_auto, number_of, static
+from purerl.config import ConfigError, config_dataclass, is_auto, number_of, static
 from purerl.fields import AUTO, NON_NEGATIVE, POSITIVE, SIZES, WIDTH, Check
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
 from purerl.networks import memories, observe
 from purerl.networks.memories import Kind
-from purerl.types import PyTree
+from purerl.types import Array, PyTree
 
 NONE = "none"
 MEMORY = Check(
@@ -162,11 +162,6 @@ class Memory(NamedTuple):
             return features
         return {**features, CRITIC_FEATURES: read(memory.critic)}
 
-    def seen_by_actor(self, memory: PyTree, obs: Any) -> Any:
-        """Return what the actor takes of its own memory, as `seen` does of both."""
-        own = memory if self.critic_core is None else Memories(memory, None)
-        return self.seen(own, obs)
-
     def judged(self, params: PyTree, memory: PyTree, obs: Any) -> PyTree:
         """Return what the critic sees when an observation follows remembered ones.
 
@@ -240,11 +235,8 @@ class Memory(NamedTuple):
 
     def begun(self, params: PyTree, rows: Sequences) -> Sequences:
         """Return sequences as they are after their burn-in, and without it."""
-        return rows._replace(memory=self.start(params, rows), burn_in=None)
-
-    def start(self, params: PyTree, rows: Sequences) -> PyTree:
-        """Return the memories with which sequences begin; see `sequences.start`."""
-        return self._each(sequences.start, params, rows)
+        memory = self._each(sequences.start, params, rows)
+        return rows._replace(memory=memory, burn_in=None)
 
     def unroll(self, params: PyTree, rows: Sequences) -> Any:
         """Run over sequences; return what heads see of the memory, `[L, R, ...]`."""
@@ -262,19 +254,27 @@ class Memory(NamedTuple):
         )
 
 
-def build(config: Any, shape: Any) -> Memory | None:
+def build(config: Any, shape: Any, is_apart: bool = False) -> Memory | None:
     """Make the memory of a config; None where it has none.
 
     Args:
         config: Config of the agent.
         shape: Shape of the features of one observation.
+        is_apart: Whether the critic has a memory of its own also where it sees what the
+            actor sees.
     """
     if not has_memory(config):
         return None
     kind = memories.kind_of(config.memory, config.memory_size)
     critic_core = None
-    if critic_has_own(config, shape):
-        critic_core = kind.core(network_config.torso_of(config, shape, "critic"))
+    sees = [
+        observe.visible(shape, network_config.keys_of(config, name))
+        for name in ("actor", "critic")
+    ]
+    if is_apart or sees[0] != sees[1]:
+        sizes = getattr(config, "critic_hidden_sizes", ()) or None
+        torso = network_config.torso_of(config, shape, "critic", sizes)
+        critic_core = kind.core(torso)
     return Memory(kind.core(network_config.torso_of(config, shape)), kind, critic_core)
 
 
@@ -313,10 +313,14 @@ def value_network(
     return networks.Masked(network) if is_masked else network
 
 
-def critic_has_own(config: Any, shape: Any) -> bool:
-    """Return whether the critic sees other keys of the observation than the actor."""
-    by_actor, by_critic = (
-        observe.visible(shape, network_config.keys_of(config, name))
-        for name in ("actor", "critic")
+def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
+    """Refuse to act without a memory: the `Algorithm.act` of a policy that remembers.
+
+    Raises:
+        ConfigError: always: acting on single observations would be another policy.
+    """
+    del args, kwargs
+    raise ConfigError(
+        "this policy remembers the episode so far: use `algorithm.recurrence`, or "
+        "purerl.make_policy(config, state) and its `memory = policy.init()`."
     )
-    return by_actor != by_critic

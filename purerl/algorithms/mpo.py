@@ -46,7 +46,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.algorithms import actor_critic, replayed_memory
+from purerl.algorithms import actor_critic, off_policy, replayed_memory
 from purerl.algorithms.actor_critic import LOG_STD, ActorCriticConfig, Agent, build
 from purerl.algorithms.actor_critic import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
@@ -119,8 +119,8 @@ def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build MPO for a config and an environment."""
-    agent = build(config, env, axis_name)
-    return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
+    act = partial(actor_critic.act, actor_critic.decide)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, act)
 
 
 def init(agent: Agent, key: Array) -> State:

@@ -24,7 +24,7 @@ NETWORK = Check(
     "its import path such as mypackage.nets:MyNet",
 )
 ACTIVATION = one_of(*networks.ACTIVATIONS)
-_DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
+DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
 
 
 @config_dataclass
@@ -38,7 +38,7 @@ class NetworkConfig(TrainConfig):
     )
     activation: str = static("tanh", "Activation of hidden layers.", ACTIVATION)
     layer_norm: bool = static(False, "Layer normalisation before each activation.")
-    torso_dtype: str = static("float32", "Type of torsos' products.", one_of(*_DTYPES))
+    torso_dtype: str = static("float32", "Type of torsos' products.", one_of(*DTYPES))
     torso_gain: float = static(float(np.sqrt(2)), "First gain of torsos.", POSITIVE)
     critic_gain: float = static(1.0, "First gain of the critic's last layer.", POSITIVE)
 
@@ -153,7 +153,7 @@ def torso_of(
         config.activation,
         layer_norm=config.layer_norm,
         dot_general=dot_general,
-        dtype=_DTYPES[config.torso_dtype],
+        dtype=DTYPES[config.torso_dtype],
         gain=config.torso_gain,
     )
     return observe.viewed(torso, shape, keys)
@@ -199,15 +199,10 @@ def dense_layers(config: Any, sizes: tuple[int, ...], **options: Any) -> network
         sizes,
         config.activation,
         layer_norm=config.layer_norm,
-        dtype=_DTYPES[config.torso_dtype],
+        dtype=DTYPES[config.torso_dtype],
         gain=config.torso_gain,
         **options,
     )
-
-
-def dtype_of(config: Any) -> Any:
-    """Return the type in which torsos compute; None for float32."""
-    return _DTYPES[config.torso_dtype]
 
 
 def chosen_torso(config: Any, field: str) -> Any:

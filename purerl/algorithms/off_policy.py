@@ -26,13 +26,13 @@ from purerl import auto
 from purerl.accelerator import kernels
 from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, rollout
-from purerl.algorithms import pieces
+from purerl.algorithms import own_terms
+from purerl.algorithms.memory import reject_stateless_act
 from purerl.algorithms.replay_config import ReplayConfig
 from purerl.envs.base import Environment
-from purerl.keys import init_keys, several, update_keys
+from purerl.keys import several, update_keys
 from purerl.learning.averages import after, pmean
 from purerl.learning.branches import StepCount, add_gradient, change_if, change_where
-from purerl.losses import extra
 from purerl.metrics import averages
 from purerl.networks import observe
 from purerl.networks.distributions import Head, make_head
@@ -58,7 +58,7 @@ class Agent(NamedTuple):
         obs_space: Observation space of the environment.
         head: Distribution of discrete actions, or the range of continuous ones.
         replay: Functions that sample batches.
-        terms: The user's own terms of the loss by name, see `losses.extra`.
+        terms: The user's own terms of the loss by name, see `own_terms`.
         network: Network of action values, of observations or of memories.
         kind: What is learned of each action.
         memory: Networks of the memory.
@@ -71,7 +71,7 @@ class Agent(NamedTuple):
     obs_space: Any
     head: Head
     replay: batches.Replay
-    terms: extra.Terms
+    terms: own_terms.Terms
     network: Any = None
     kind: Any = None
     memory: Any = None
@@ -99,7 +99,7 @@ def make_agent(
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), policy)
-    replay, terms = make_replay(config, axis_name), extra.terms_of(config)
+    replay, terms = make_replay(config, axis_name), own_terms.terms_of(config)
     return Agent(config, stepper, obs_space, head, replay, terms)
 
 
@@ -152,9 +152,9 @@ class Learner(NamedTuple):
 _LEARNED = Learner._fields[:3]
 
 
-def _own(params: PyTree, batch: Batch) -> tuple[PyTree, extra.Samples]:
+def _own(params: PyTree, batch: Batch) -> tuple[PyTree, own_terms.Samples]:
     """Parameters by network and samples as an algorithm of single steps has them."""
-    return params, extra.Samples(**batch._asdict())
+    return params, own_terms.Samples(**batch._asdict())
 
 
 class Experience(NamedTuple):
@@ -201,7 +201,7 @@ class Hooks(NamedTuple):
     learn: Callable[[Any, Any, PyTree, StepCount], tuple[Any, Array, Metrics]]
     draw_shared: rollout.Draw | None = None
     recall: Callable[..., rollout.Played] | None = None
-    shown: Callable[[PyTree, Any], tuple[PyTree, extra.Samples]] = _own
+    shown: Callable[[PyTree, Any], tuple[PyTree, own_terms.Samples]] = _own
 
 
 # `(agent, state) -> (hooks, learner, leave)`: what an update works with, its parameters
@@ -213,49 +213,49 @@ def algorithm(
     agent: Agent,
     init: Callable[[Any, Array], State],
     enter: Enter,
-    act: Callable[..., Any],
-    recurrence: Recurrence | None = None,
+    act: Callable[..., tuple[Any, PyTree]],
 ) -> Algorithm:
     """Return the algorithm of an agent: its own `init`, `enter` and `act` in the loop.
 
     Args:
         init: Function `(agent, key) -> state`; see `init_state`.
-        act: Function `(agent, state, obs, key=None) -> action`.
-        recurrence: How a policy with a memory acts.
+        act: Function `(agent, state, obs, memory, key=None) -> (action, memory)`, with
+            the empty memory () where the agent has none.
     """
+
+    def act_alone(state: State, obs: Any, key: Array | None = None) -> Any:
+        return act(agent, state, obs, (), key)[0]
+
+    recurrence = None
+    if agent.memory is not None:
+        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
     return Algorithm(
         init=partial(init, agent),
         step=partial(step, agent, enter),
-        act=partial(act, agent),
+        act=reject_stateless_act if recurrence else act_alone,
         recurrence=recurrence,
         hosted=partial(hosted, agent, enter),
     )
 
 
-def init_state(
-    agent: Agent,
-    key: Array,
-    key_env: Array,
-    learner: Learner,
-    memory: PyTree = (),
-) -> State:
+def init_state(agent: Agent, key: Array, key_env: Array, learner: Learner) -> State:
     """Return the first state of an agent, with an empty buffer.
 
     Args:
         key: Random key, which is kept in the state.
         key_env: Random key of the environments, consumed.
         learner: Fresh parameters, targets and states of the optimisers.
-        memory: Memory `[B, ...]` of episodes that begin.
     """
-    experience = init_experience(agent, key_env, memory)
+    experience = init_experience(agent, key_env)
     learned = {name: getattr(learner, name) for name in _LEARNED}
     return State(**learned, **experience._asdict(), key=key, update=jnp.int32(0))
 
 
-def init_experience(agent: Agent, key: Array, memory: PyTree = ()) -> Experience:
+def init_experience(agent: Agent, key: Array) -> Experience:
     """Start environments with an empty buffer; the key is consumed."""
     config, axis = agent.config, agent.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
+    memory = () if agent.memory is None else agent.memory.blank(num_envs)
     envs = rollout.init_envs(agent.stepper, key, num_envs)
     items = jax.eval_shape(partial(_examples, agent), envs, memory)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), items)
@@ -501,7 +501,7 @@ def draw_learning(hooks: Hooks, key_replay: Array, key_learn: Array) -> PyTree:
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
     drawn = hooks.agent.replay.draw(key_replay, shape)
-    own = extra.key_of(key_learn) if hooks.agent.terms else None
+    own = own_terms.key_of(key_learn) if hooks.agent.terms else None
     noise = hooks.draw_noise(key_learn, shape)
     if hooks.draw_shared is not None:
         noise = (noise, hooks.draw_shared(key_shared, shape))
@@ -612,7 +612,7 @@ def _pulled(
 
     def loss(params: PyTree) -> tuple[Array, Metrics]:
         named, samples = hooks.shown(params, batch)
-        return extra.added(agent.terms, named, samples, apply_of(agent), key)
+        return own_terms.added(agent.terms, named, samples, apply_of(agent), key)
 
     zeros = jax.tree.map(jnp.zeros_like, learner.params)
     found = add_gradient(zeros, loss, learner.params, count.number, key)
@@ -620,10 +620,10 @@ def _pulled(
     return learner._replace(pull=pull), metrics
 
 
-def apply_of(agent: Agent) -> extra.Apply:
+def apply_of(agent: Agent) -> own_terms.Apply:
     """Return how terms call the networks of an agent."""
     known = {"q": agent.network, "actor": agent.actor, "critics": agent.critics}
-    return extra.applying({n: one for n, one in known.items() if one is not None})
+    return own_terms.applying({n: one for n, one in known.items() if one is not None})
 
 
 def with_heads(
@@ -636,13 +636,10 @@ def with_heads(
             step.
         key: The agent's key.
     """
-    if not extra.heads_of(agent.terms):
+    if not own_terms.heads_of(agent.terms):
         return params
-    one, own = jnp.ones(1), init_keys(key, 4)[3]
-    action = jnp.zeros_like(random_action(agent, own, (1,)))
-    obs, next_obs = seen
-    example = extra.Samples(obs, action, 0.0 * one, next_obs, one, one)
-    return extra.with_heads(agent.terms, params, example, apply_of(agent), own)
+    action = jnp.zeros_like(random_action(agent, jax.random.key(0), (1,)))
+    return own_terms.with_heads(agent.terms, params, seen, action, apply_of(agent), key)
 
 
 def report(
@@ -759,7 +756,7 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
         added = first * jnp.uint32(config.items_per_round // num_envs)
         return state._replace(
             buffer=batches.cut_newest(state.buffer, added),
-            envs=pieces.first_step(state.envs, obs),
+            envs=rollout.first_step(state.envs, obs),
             memory=jax.tree.map(jnp.zeros_like, state.memory),
         )
 

@@ -21,9 +21,9 @@ import optax
 from purerl import auto, networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
-from purerl.acting.rollout import of_actor
+from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import memory as memories
-from purerl.algorithms import own_terms, pieces
+from purerl.algorithms import own_terms
 from purerl.algorithms.memory import CRITIC_CORE, Memory
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
@@ -39,6 +39,9 @@ from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
+
+# An update has keys for actions, environments, restarts and learning at least.
+NUM_KEYS = 4
 
 
 class Behaviour(NamedTuple):
@@ -227,14 +230,16 @@ def algorithm(
     def of_one(params: PyTree) -> PyTree:
         return _optimiser(agent, params).init(optimiser.flatten(params)[0])
 
+    def act_alone(state: OnPolicyState, obs: Any, key: Array | None = None) -> Any:
+        return act(agent, state, obs, (), key)[0]
+
     recurrence = None
     if agent.memory is not None:
-        blank = agent.memory.kind.blank
-        recurrence = Recurrence(blank, partial(act_and_remember, agent))
+        recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
     return Algorithm(
         init=partial(init, agent, init_optimiser or of_one),
         step=partial(step, agent, learn),
-        act=partial(act, agent) if recurrence is None else pieces.reject_stateless_act,
+        act=memories.reject_stateless_act if recurrence else act_alone,
         recurrence=recurrence,
         hosted=partial(hosted, agent, learn),
     )
@@ -263,7 +268,10 @@ def init(
     for name, module in agent.networks.items():
         modules[name] = module, [seen]
     if agent.on_features is not None:
-        modules["critic"] = agent.critic, [_features_of(agent, obs)]
+        draw = partial(agent.actor.init_with_output, method=_features)
+        shapes, _ = jax.eval_shape(draw, jax.random.key(0), obs)
+        features = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        modules["critic"] = agent.critic, [features]
     if agent.memory is not None and agent.memory.critic_core is not None:
         modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
     params = networks.init_params(keys[:2], modules)
@@ -285,7 +293,7 @@ def step(
     agent: Agent, learn: Learn, state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect a rollout, and learn from it."""
-    keys = update_keys(state, pieces.NUM_KEYS)
+    keys = update_keys(state, NUM_KEYS)
     return learn_and_report(
         agent, learn, state, collect(agent, state, keys[:3]), keys[3]
     )
@@ -374,7 +382,8 @@ def _remember(
     if agent.memory is None:
         return memory, obs
     memory = agent.memory.core.apply(params["core"], obs, memory)
-    return memory, agent.memory.seen_by_actor(memory, obs)
+    own = memory if agent.memory.critic_core is None else Memories(memory, None)
+    return memory, agent.memory.seen(own, obs)
 
 
 def _completed(
@@ -396,26 +405,20 @@ def _completed(
 
 
 def act(
-    agent: Agent, state: OnPolicyState, obs: Array, key: Array | None = None
-) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one.
-    """
-    return act_and_remember(agent, state, obs, (), key)[0]
-
-
-def act_and_remember(
     agent: Agent,
     state: OnPolicyState,
     obs: Array,
     memory: PyTree,
     key: Array | None = None,
 ) -> tuple[Array, PyTree]:
-    """Return the action, and the memory `[..., H]` of the episode with `obs` in it."""
+    """Return the policy's action, and the memory `[..., H]` with `obs` in it.
+
+    Args:
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        memory: Memory of the episode before `obs`; () without one.
+        key: Random key, consumed; without one the action is the deterministic one.
+    """
     name = agent.behaviour.network
     prepared = observe.prepare(agent, state.obs_moments, obs)
     memory, seen = _remember(agent, state.params, prepared, memory)
@@ -434,7 +437,7 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
             agent, learn, state, _completed(agent, state, played), keys[3]
         )
 
-    return pieces.of_rollout(
+    return of_rollout(
         agent.config,
         partial(policy, agent),
         then,
@@ -443,11 +446,49 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
     )
 
 
+def of_rollout(
+    config: Any,
+    policy: Callable[[Any], rollout.Player],
+    learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
+    restart: Callable[[Any, PyTree], Any],
+    memory_of: Callable[[Any], PyTree] = lambda state: (),
+) -> Hosted:
+    """Put together an update that learns from one rollout, from its functions.
+
+    Args:
+        policy: `(state) -> Player`, see `rollout.Player`.
+        learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
+            it has the policy's outputs in the place of log-probabilities.
+        restart: `(state, obs) -> state` whose episodes begin anew.
+        memory_of: `(state) -> memory` of the running episodes; () without one.
+    """
+
+    def begin(state: Any) -> tuple[Any, PyTree, PyTree]:
+        key = update_keys(state, NUM_KEYS)[0]
+        noise = policy(state).draw(key, (config.num_steps, config.num_envs))
+        return state, memory_of(state), jax.tree.map(lambda x: x[None], noise)
+
+    def act(state: Any, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        chooser = policy(state)
+        return chooser.act(chooser.prepare(obs), memory, noise)
+
+    def learn_from(
+        state: Any, number: Array, played: rollout.Played
+    ) -> tuple[Any, Metrics]:
+        del number  # There is one round.
+        return learn(state, rollout.without_bad(played), update_keys(state, NUM_KEYS))
+
+    def finish(state: Any, reports: Metrics) -> tuple[Any, Metrics]:
+        return state, jax.tree.map(lambda x: x[0], reports)
+
+    return Hosted(1, config.num_steps, begin, act, learn_from, finish, restart)
+
+
 def restart(state: OnPolicyState, obs: Any) -> OnPolicyState:
     """Return the state with all episodes begun anew by observations `[B, ...]`."""
     blank = jnp.zeros_like(state.reward_scale.running)
     return state._replace(
-        envs=pieces.first_step(state.envs, obs),
+        envs=rollout.first_step(state.envs, obs),
         memory=jax.tree.map(jnp.zeros_like, state.memory),
         reward_scale=state.reward_scale._replace(running=blank),
     )
@@ -461,13 +502,6 @@ def flatten(batch: Any) -> Any:
 def _features(actor: Any, obs: Any) -> Any:
     network = actor.module if isinstance(actor, networks.Masked) else actor
     return observe.beside_mask(network.torso(obs), obs)
-
-
-def _features_of(agent: Agent, obs: Any) -> Any:
-    """Zeros of the shape of a torso's features, before there are parameters."""
-    draw = partial(agent.actor.init_with_output, method=_features)
-    features, _ = jax.eval_shape(draw, jax.random.key(0), obs)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), features)
 
 
 def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | float:
@@ -548,7 +582,7 @@ def gradient_step(
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
     if agent.terms is not None:
-        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        add = agent.terms.over(agent, state, played, NUM_KEYS)
         grads, found = add(grads, restore, flat)
         metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)

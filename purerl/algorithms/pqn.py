@@ -43,7 +43,6 @@ from purerl.fields import FRACTION, LAYERS, POSITIVE, POSITIVE_OR_NONE
 from purerl.learning import averages
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
-from purerl.losses.check import check_value_loss
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape
 from purerl.optimisers import RAdam
@@ -102,7 +101,7 @@ def validate(config: PQNConfig, env: Environment) -> None:
     checks.check_rows(config)
     exploration.check_share(config)
     checks.check_values(config, env)
-    check_value_loss(config.value_loss)
+    checks.check_value_loss(config.value_loss)
 
 
 def make(

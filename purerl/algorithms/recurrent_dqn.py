@@ -38,13 +38,19 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import exploration, rollout
-from purerl.algorithms import checks, network_config, off_policy, replay_config
+from purerl.acting import exploration
+from purerl.algorithms import (
+    checks,
+    dqn,
+    network_config,
+    off_policy,
+    own_terms,
+    replay_config,
+)
 from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, MemoryFields
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
-from purerl.algorithms.pieces import reject_stateless_act
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
 from purerl.envs.base import Environment
 from purerl.fields import FRACTION, LAYERS, NON_NEGATIVE, POSITIVE
@@ -52,10 +58,10 @@ from purerl.keys import init_keys
 from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
-from purerl.losses import extra, value_error
+from purerl.losses import value_error
 from purerl.networks import observe
 from purerl.replay import batches
-from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 _PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
 
@@ -127,10 +133,7 @@ def make(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build recurrent DQN for a config and an environment; see `build`."""
-    agent = build(config, env, axis_name)
-    recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
-    made = off_policy.algorithm(agent, init, enter, act, recurrence)
-    return made._replace(act=reject_stateless_act)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, dqn.act)
 
 
 def build(
@@ -149,10 +152,7 @@ def build(
 def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer and memories."""
     keys = init_keys(key, 3)
-    num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-    memory = agent.memory.blank(num_envs)
-    obs = observe.example(agent.obs_space)
-    one = jax.tree.map(lambda x: x[:1], memory)
+    obs, one = observe.example(agent.obs_space), agent.memory.blank(1)
     made = {
         CORE: (agent.memory.core, [obs, one]),
         "q": (agent.network, [agent.memory.seen(one, obs)]),
@@ -161,39 +161,23 @@ def init(agent: Agent, key: Array) -> State:
     seen = agent.memory.seen(one, obs)
     params = off_policy.with_heads(agent, params, (seen, seen), key)
     learner = fresh(agent.config, params)
-    return off_policy.init_state(agent, key, keys[2], learner, memory)
+    return off_policy.init_state(agent, key, keys[2], learner)
 
 
 def make_hooks(agent: Agent, restore: Any) -> Hooks:
-    """Make recurrent DQN's part of the learner."""
-    config, num = agent.config, off_policy.num_choices(agent)
-
-    def explore(
-        learner: Learner, obs: Any, memory: PyTree, coin: Any, step: Array
-    ) -> tuple[Array, PyTree]:
-        # Epsilon is that of the first step of the update.
-        first = step - step % jnp.uint32(config.steps_per_update)
-        epsilon = exploration.epsilon_of(config, first)
-        q, memory = values(agent, restore(learner.params), obs, memory)
-        return exploration.epsilon_greedy(q, coin, epsilon, obs), memory
-
-    return Hooks(
-        agent=agent,
-        draw_action=partial(exploration.draw_coin, num_actions=num),
-        explore=explore,
-        draw_noise=lambda key, shape: (),
-        learn=partial(learn, agent, restore),
-        shown=partial(_shown, agent, restore),
+    """Make recurrent DQN's part of the learner: DQN's, which learns otherwise."""
+    return dqn.make_hooks(agent, restore)._replace(
+        learn=partial(learn, agent, restore), shown=partial(_shown, agent, restore)
     )
 
 
 def _shown(
     agent: Agent, restore: Any, flat: Array, batch: tuple[Sequences, Array]
-) -> tuple[PyTree, extra.Samples]:
+) -> tuple[PyTree, own_terms.Samples]:
     """Parameters by network and samples, as the user's own terms see them."""
     (rows, weight), params = batch, restore(flat)
     steps = agent.memory.steps(params, rows)
-    samples = extra.Samples(
+    samples = own_terms.Samples(
         obs=steps.obs,
         action=steps.action,
         reward=steps.reward,
@@ -205,35 +189,6 @@ def _shown(
 
 
 enter = partial(enter_flat, make_hooks)
-
-
-def act(
-    agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
-) -> tuple[Array, PyTree]:
-    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
-
-    Args:
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        memory: Memory `[..., ...]` of the episode before `obs`.
-        key: Random key, consumed; without one the action is the deterministic one.
-
-    Returns:
-        The action, and the memory with `obs` in it.
-    """
-    prepared = observe.prepare(agent, state.obs_moments, obs)
-    q, memory = values(agent, state.params, prepared, memory)
-    return exploration.act(q, prepared, agent.config.epsilon_end, key), memory
-
-
-def values(
-    agent: Agent, params: PyTree, obs: Any, memory: PyTree
-) -> tuple[Array, PyTree]:
-    """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
-    memory = agent.memory.core.apply(params[CORE], obs, memory)
-    seen = agent.memory.seen(memory, obs)
-    q: Any = agent.network.apply(params["q"], seen)
-    return q, memory
 
 
 def learn(
@@ -278,7 +233,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
         params = restore(flat)
         core, kind, _ = agent.memory
         each = sequences.remember_each(core, kind, params[CORE], rows)
-        return values(agent, params, steps.next_obs, each)[0]
+        return dqn.values(agent, params, steps.next_obs, each)[0]
 
     slow = following(learner.target_params)
     chooser = following(learner.params) if config.double else slow

@@ -4,11 +4,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from purerl.algorithms.checks import check_value_loss
 from purerl.algorithms.memory import NONE, has_memory
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import MAX_ENV_STEPS, ConfigError, config_dataclass, dynamic, static
 from purerl.fields import FRACTION, NON_NEGATIVE, POSITIVE, Check
-from purerl.losses.check import check_value_loss
 from purerl.losses.value import SquaredError
 from purerl.types import Array
 

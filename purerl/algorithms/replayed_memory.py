@@ -19,7 +19,6 @@ losses and targets are written once for agents with and without a memory.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -28,11 +27,10 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import network_config
 from purerl.algorithms.memory import CORE, CRITIC_CORE, Memory
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences, swap
-from purerl.networks import memories, observe
+from purerl.networks import observe
 from purerl.networks.memories import Kind
 from purerl.replay import batches
 from purerl.replay import uniform as ring
@@ -135,22 +133,6 @@ def mask_of(obs: Any) -> Array | None:
     return observe.mask_of(obs.rows.batch.obs if isinstance(obs, Now) else obs)
 
 
-def build(config: Any, shape: Any) -> Memory:
-    """Make the memories of a config: the actor's, and that of its critics.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-    """
-    kind = memories.kind_of(config.memory, config.memory_size)
-    sizes = config.critic_hidden_sizes or config.hidden_sizes
-    torsos = (
-        network_config.torso_of(config, shape),
-        network_config.torso_of(config, shape, "critic", sizes),
-    )
-    return Memory(kind.core(torsos[0]), kind, kind.core(torsos[1]))
-
-
 def init_params(
     key: Array, made: dict[str, tuple[Any, list[Any]]]
 ) -> dict[str, PyTree]:
@@ -245,13 +227,3 @@ def by_sequence(config: Any, learn: Callable[..., Any]) -> Callable[..., Any]:
         return learner, batches.sequence_priority(each, ETA), metrics
 
     return learn_sequences
-
-
-def with_memories(memory: Memory, actor: Any, critics: Any) -> dict[str, Any]:
-    """Return the networks of an agent on their memories, by their names in `Agent`."""
-    on = partial(WithMemory, kind=memory.kind)
-    return {
-        "memory": memory,
-        "actor": on(memory.core, owner="actor", head=actor),
-        "critics": on(memory.critic_core, owner="critic", head=critics),
-    }

@@ -54,7 +54,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import rollout
-from purerl.algorithms import actor_critic, ensembles, network_config, replayed_memory
+from purerl.algorithms import (
+    actor_critic,
+    ensembles,
+    network_config,
+    off_policy,
+    replayed_memory,
+)
 from purerl.algorithms.actor_critic import LOG_STD, Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.memory import has_memory
@@ -119,8 +125,7 @@ def validate(config: SACConfig, env: Environment) -> None:
     is_choice = hasattr(env.action_space(env.default_params), "n")
     if config.crossq:
         _check_crossq(config, env)
-    ensembles.validate(config)
-    actor_critic.validate(config, env)
+    ensembles.validate(config, env)
     if is_choice and config.num_quantiles:
         raise ConfigError(
             f"num_quantiles must be 0 where actions are discrete, as those of "
@@ -159,8 +164,8 @@ def make(
     config: SACConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build SAC for a config and an environment."""
-    agent = build(config, env, axis_name)
-    return actor_critic.algorithm(agent, init, enter, actor_critic.decide)
+    act = partial(actor_critic.act, actor_critic.decide)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, act)
 
 
 def init(agent: Agent, key: Array) -> State:

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
-from purerl.algorithms import every_step, pieces
+from purerl.algorithms import every_step
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
 from purerl.envs.base import Environment
 from purerl.fields import FRACTION, POSITIVE, one_of
@@ -160,14 +160,7 @@ def make(
     Args:
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
-    parts = build(config, env, axis_name)
-    return every_step.algorithm(
-        config,
-        parts.stepper,
-        steps_of(parts),
-        partial(init, parts),
-        partial(act, parts),
-    )
+    return every_step.algorithm(STEPS, build(config, env, axis_name))
 
 
 def build(
@@ -218,23 +211,17 @@ def act(
     return _explore(parts, values, noise.coin, noise.tie)
 
 
-def steps_of(parts: Parts) -> every_step.Steps:
-    """Return the functions of which an update is made."""
+def restart(parts: Parts, state: TabularState, obs: Any) -> TabularState:
+    """Return the state with all episodes begun anew by observations `[B]`."""
+    del parts
+    chosen = jnp.full_like(state.next_action, NONE)
+    return state._replace(next_action=chosen, envs=rollout.first_step(state.envs, obs))
 
-    def restart(state: TabularState, obs: Any) -> TabularState:
-        chosen = jnp.full_like(state.next_action, NONE)
-        return state._replace(
-            next_action=chosen, envs=pieces.first_step(state.envs, obs)
-        )
 
-    return every_step.Steps(
-        draw=partial(draw_noise, parts),
-        begin=lambda state: Learner(state.params["q"], state.next_action),
-        act=partial(choose, parts),
-        learn=partial(learn, parts),
-        finish=partial(finish, parts),
-        restart=restart,
-    )
+def begin(parts: Parts, state: TabularState) -> Learner:
+    """Return what the steps of an update change."""
+    del parts
+    return Learner(state.params["q"], state.next_action)
 
 
 def finish(
@@ -419,6 +406,9 @@ def move(
     both = jnp.zeros((*q.shape, 2)).at[place].add(both)
     total = psum(both, parts.stepper.axis_name)
     return q + rate * total[..., 0] / jnp.maximum(total[..., 1], 1.0)
+
+
+STEPS = every_step.Steps(init, act, draw_noise, begin, choose, learn, finish, restart)
 
 
 def _values(q: Array, obs: Array) -> Array:

@@ -36,9 +36,10 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import rollout
-from purerl.algorithms import actor_critic, ensembles
+from purerl.algorithms import actor_critic, ensembles, off_policy
 from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
+from purerl.algorithms.ensembles import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import config_dataclass, dynamic, static
 from purerl.envs.base import Environment
@@ -78,22 +79,12 @@ class TD3Config(EnsembleConfig):
     )
 
 
-def validate(config: TD3Config, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    ensembles.validate(config)
-    actor_critic.validate(config, env)
-
-
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Build TD3 for a config and an environment."""
-    agent = build(config, env, axis_name)
-    return actor_critic.algorithm(agent, init, enter, decide)
+    act = partial(actor_critic.act, decide)
+    return off_policy.algorithm(build(config, env, axis_name), init, enter, act)
 
 
 def init(agent: Agent, key: Array) -> State:

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl.acting.rollout import Played
-from purerl.algorithms import checks, on_policy, pieces, policy_gradient
+from purerl.algorithms import checks, on_policy, policy_gradient
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
@@ -104,9 +104,11 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     samples, reward_scale = targets(agent, state, played)
     batch, axis, add, moved = on_policy.flatten(samples), agent.axis_name, None, {}
     if agent.terms is not None:
-        add = agent.terms.over(agent, state, played, pieces.NUM_KEYS)
+        add = agent.terms.over(agent, state, played, on_policy.NUM_KEYS)
         for name in agent.terms.heads:  # They learn by the terms alone.
-            moved[name] = descend(agent, state, name, _nothing, add)
+            moved[name] = descend(
+                agent, state, name, lambda _: (jnp.zeros(()), {}), add
+            )
             last = optimiser.flatten(moved[name][0])[0].sum()
             batch = after(batch, last, axis)
     moved["actor"] = improve_policy(agent, state, batch, add)
@@ -230,11 +232,6 @@ def descend(
     else:
         (flat, opt_state), metrics = jax.lax.scan(step, start, length=steps)
     return restore(flat), opt_state, metrics
-
-
-def _nothing(params: PyTree) -> tuple[Array, Metrics]:
-    del params
-    return jnp.zeros(()), {}
 
 
 def optimiser_of(

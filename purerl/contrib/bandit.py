@@ -27,7 +27,6 @@ Defaults are the book's: ten arms, 1,000 pulls, epsilon 0.1 (figure 2.2), a cons
 step size of 0.1 (figure 2.3), c = 2 (figure 2.4).
 """
 
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -35,7 +34,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
-from purerl.algorithms import Entry, every_step, pieces
+from purerl.algorithms import Entry, every_step
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
@@ -175,10 +174,7 @@ def make(
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     actions: Any = env.action_space(stepper.params)
-    parts = Parts(config, stepper, int(actions.n))
-    return every_step.algorithm(
-        config, stepper, _steps(parts), partial(init, parts), partial(act, parts)
-    )
+    return every_step.algorithm(STEPS, Parts(config, stepper, int(actions.n)))
 
 
 def init(parts: Parts, key: Array) -> BanditState:
@@ -212,7 +208,7 @@ def act(
         obs: `[...]` observations, which say nothing.
         key: Random key, consumed; without one the first of the best arms is taken.
     """
-    learner = _learner(state)
+    learner = begin(parts, state)
     shape = jnp.shape(obs)
     if key is None:
         best = jnp.argmax(learner.values).astype(jnp.int32)
@@ -220,24 +216,15 @@ def act(
     return choose(parts, learner, draw_noise(parts, key, shape))
 
 
-def _steps(parts: Parts) -> every_step.Steps:
-    def pull(learner: Learner, envs: rollout.EnvCarry, noise: Noise) -> Array:
-        return choose(parts, _known(parts, learner, envs), noise)
+def pull(parts: Parts, learner: Learner, envs: rollout.EnvCarry, noise: Noise) -> Array:
+    """Return the arms that are pulled next; see `choose`."""
+    return choose(parts, _known(parts, learner, envs), noise)
 
-    def learn_from(*args: Any) -> tuple[Learner, Trace]:
-        return _learn_from(parts, *args[:-1])  # All but the noise.
 
-    def restart(state: BanditState, obs: Any) -> BanditState:
-        return state._replace(envs=pieces.first_step(state.envs, obs))
-
-    return every_step.Steps(
-        draw=partial(draw_noise, parts),
-        begin=_learner,
-        act=pull,
-        learn=learn_from,
-        finish=partial(finish, parts),
-        restart=restart,
-    )
+def restart(parts: Parts, state: BanditState, obs: Any) -> BanditState:
+    """Return the state with another problem begun."""
+    del parts
+    return state._replace(envs=rollout.first_step(state.envs, obs))
 
 
 def finish(
@@ -259,8 +246,9 @@ def finish(
     return _state(learner, envs, state.key, update), metrics
 
 
-def _learner(state: BanditState) -> Learner:
+def begin(parts: Parts, state: BanditState) -> Learner:
     """Return the agent's estimates from its state."""
+    del parts
     return Learner(state.params["values"], state.counts, state.mean_reward)
 
 
@@ -343,8 +331,10 @@ def _learn_from(
     envs: rollout.EnvCarry,
     arm: Array,
     out: rollout.StepOutput,
+    noise: Noise,
 ) -> tuple[Learner, Trace]:
     """Learn from a pull, of which a bad one teaches nothing; and what is to be told."""
+    del noise
     known = _known(parts, learner, envs)
     optimal, regret = _judge(parts, envs, arm[0])
     learned = learn(parts.config, known, arm[0], out.reward[0])
@@ -369,4 +359,7 @@ def _knows_arms(parts: Parts) -> bool:
     return hasattr(innermost(parts.stepper.env), "arm_values")
 
 
+STEPS = every_step.Steps(
+    init, act, draw_noise, begin, pull, _learn_from, finish, restart
+)
 ENTRY = Entry(BanditConfig, validate, make)

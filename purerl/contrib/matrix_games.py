@@ -381,9 +381,6 @@ def constant_lifetime(
     game: MatrixGame,
     logits: Any,
     key: jax.Array,
-    params: MatrixGameParams | None = None,
-    *,
-    num_games: int | None = None,
 ) -> Lifetime:
     """Play one lifetime of the opponent against a policy that never changes.
 
@@ -395,24 +392,16 @@ def constant_lifetime(
         key: Random key, as in `shaped_lifetime`.
     """
     policy = jnp.asarray(logits, jnp.float32)
-    return shaped_lifetime(game, lambda _: policy, key, params, num_games=num_games)
+    return shaped_lifetime(game, lambda _: policy, key)
 
 
-def naive_lifetime(
-    game: MatrixGame,
-    key: jax.Array,
-    params: MatrixGameParams | None = None,
-    *,
-    num_games: int | None = None,
-) -> Lifetime:
+def naive_lifetime(game: MatrixGame, key: jax.Array) -> Lifetime:
     """Play one lifetime of two naive learners: the agent learns as its opponent does.
 
     Args:
         key: Random key, as in `shaped_lifetime`; it draws the agent, too.
     """
-    params = game.default_params if params is None else params
-    if num_games is None:
-        num_games = int(params.max_steps_in_episode)
+    params = game.default_params
     numbers = params.discount, params.opponent_learning_rate
     # The same game seen from the other side.
     mirrored = Payoffs(params.opponent_payoff.T, params.payoff.T)
@@ -430,4 +419,5 @@ def naive_lifetime(
         game.reset_env(jax.random.fold_in(key, number), params)[1].opponent
         for number in (1, 0)  # The opponent is that of `shaped_lifetime`.
     )
-    return jax.lax.scan(step, (agent, opponent), length=num_games)[1]
+    length = int(params.max_steps_in_episode)
+    return jax.lax.scan(step, (agent, opponent), length=length)[1]

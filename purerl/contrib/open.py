@@ -16,14 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import struct
-from jax.flatten_util import ravel_pytree
 
 from purerl import schedules
 from purerl.config import FRACTION, POSITIVE_OR_NONE, ConfigError, dynamic, static
 from purerl.learning.small_networks import whole
 from purerl.networks.layers import ACTIVITY
 from purerl.optimisers.first_order import EPS_ROOT
-from purerl.optimisers.learned import Layout, layout_of, mean_of, noise_at, seed_of
+from purerl.optimisers.learned import (
+    Layout,
+    layout_of,
+    mean_of,
+    noise_at,
+    of_vector,
+    seed_of,
+)
 from purerl.types import Array, PyTree
 
 DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
@@ -99,11 +105,9 @@ def features_of(
         ]
     )
     tensors = jnp.split(rows, np.cumsum(layout.sizes)[:-1], axis=1)
-    return jnp.concatenate([x * jax.lax.rsqrt(_mean_square(x)) for x in tensors], 1)
-
-
-def _mean_square(x: Array) -> Array:
-    return _SQUARE_EPS + jnp.mean(jnp.square(x), axis=1, keepdims=True)
+    squares = [jnp.mean(jnp.square(x), axis=1, keepdims=True) for x in tensors]
+    scales = [jax.lax.rsqrt(_SQUARE_EPS + square) for square in squares]
+    return jnp.concatenate([x * y for x, y in zip(tensors, scales, strict=True)], 1)
 
 
 def remember(params: Mapping[str, Array], memory: Array, seen: Array) -> Array:
@@ -312,8 +316,7 @@ class OpenOptimiser:
         """Return the transformation with a step size, which may be traced."""
         memory_size = jnp.shape(self.params["gru.hn.bias"])[0]
 
-        def init(params: Any) -> OpenState:
-            flat = ravel_pytree(params)[0]
+        def init(flat: Array) -> OpenState:
             return OpenState(
                 count=jnp.zeros((), jnp.int32),
                 momenta=jnp.zeros((len(DECAYS), *flat.shape), flat.dtype),
@@ -321,25 +324,23 @@ class OpenOptimiser:
                 seed=seed_of(flat) if self.noise else jnp.zeros((), jnp.uint32),
             )
 
-        def update(
-            updates: Any,
-            state: Any,
-            params: Any = None,
+        def step(
+            gradient: Array,
+            state: OpenState,
+            params: Array,
+            layers: PyTree,
             *,
             activity: Any = None,
             epoch: Array | float = 0.0,
             moving: np.ndarray | None = None,
-        ) -> Any:
-            if params is None:
-                raise ValueError("OpenOptimiser needs the parameters beside them.")
-            layout = layout_of(updates)
-            gradient, restore = ravel_pytree(updates)
+        ) -> tuple[Array, OpenState]:
+            layout = layout_of(layers)
             gradient = self._clipped(gradient, layout)
             decays = jnp.array(DECAYS)[:, None]
             momenta = decays * state.momenta + (1.0 - decays) * gradient[None]
             share = schedules.at(self.share, 0.0)
-            active = dormancy(layout, activity, updates)
-            features = features_of(ravel_pytree(params)[0], gradient, momenta, layout)
+            active = dormancy(layout, activity, layers)
+            features = features_of(params, gradient, momenta, layout)
             rest = (share, layout.spread(layout.depth), epoch, active)
             rows = [jnp.broadcast_to(x, gradient.shape)[None] for x in rest]
             memory = remember(
@@ -352,10 +353,9 @@ class OpenOptimiser:
             number = move.size if moving is None else int(moving.sum())
             if number > 1:  # A single number would never move.
                 move = move - mean_of(move, moving)
-            state = OpenState(state.count + 1, momenta, memory, state.seed)
-            return restore(-learning_rate * move), state
+            return move, OpenState(state.count + 1, momenta, memory, state.seed)
 
-        return optax.GradientTransformationExtraArgs(init, update)
+        return of_vector("OpenOptimiser", learning_rate, init, step)
 
     def _clipped(self, gradient: Array, layout: Layout) -> Array:
         """The gradient, that of each network scaled down to the largest norm."""

@@ -161,12 +161,11 @@ def transformation(
     optimiser: Any,
     learning_rate: Array | float,
     layers: Callable[[Array], PyTree] | None = None,
-    frozen: Callable[[PyTree], PyTree] | None = None,
 ) -> optax.GradientTransformation:
-    """Make an optimiser that does not clip."""
+    """Make an optimiser that does not clip, and moves what is frozen too."""
     inner = optimiser(learning_rate)
     if layers is None or not sees_layers(optimiser):
-        return keep_frozen(inner, layers, frozen, optimiser)
+        return inner
 
     def init(params: Any) -> Any:
         return inner.init(layers(params))
@@ -176,8 +175,7 @@ def transformation(
         moves, state = inner.update(layers(updates), state, params, **seen)
         return ravel_pytree(moves)[0], state
 
-    optim = optax.GradientTransformationExtraArgs(init, update)
-    return keep_frozen(optim, layers, frozen, optimiser)
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def keep_frozen(

@@ -8,7 +8,6 @@ two neighbours of that value whose mean it is (two-hot; Schrittwieser et al. 202
 appendix F). Values of any size are first squeezed by `squeeze`.
 """
 
-import operator
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.envs.options import whole_number
 from purerl.types import Array
 
 Layer = tuple[Any, Any]
@@ -57,14 +57,9 @@ def whole(name: str, value: Any, least: int = 1) -> int:
         ConfigError: it is none, or less than `least`.
     """
     try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise ConfigError(
-            f"{name} must be a whole number of at least {least}, got {value!r}."
-        )
-    return number
+        return whole_number(name, value, least=least)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 EPSILON = 1e-3

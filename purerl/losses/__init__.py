@@ -15,14 +15,12 @@ from purerl.losses.value import SquaredError as SquaredError
 from purerl.losses.value import value_error as value_error
 from purerl.registry import Registry, Table
 
-_POLICY = (ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift)
-_VALUE = (SquaredError, ClippedSquaredError, HuberError, RobustError, MLPValueLoss)
-_CONTRIB = {"FormulaDrift": "purerl.contrib.formula:FormulaDrift"}
-POLICY_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _POLICY}, _CONTRIB)
-VALUE_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _VALUE})
-LOSSES: Table[type] = Table(
-    {cls.__name__: cls for cls in (*_POLICY, *_VALUE)}, _CONTRIB
+_OWN = (
+    *(ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift),
+    *(SquaredError, ClippedSquaredError, HuberError, RobustError, MLPValueLoss),
 )
+_CONTRIB = {"FormulaDrift": "purerl.contrib.formula:FormulaDrift"}
+LOSSES: Table[type] = Table({cls.__name__: cls for cls in _OWN}, _CONTRIB)
 _registry = Registry("loss", "losses", "purerl.losses.register", LOSSES)
 
 

@@ -27,11 +27,11 @@ from purerl import schedules
 from purerl.acting.environment import with_params
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
+from purerl.algorithms.checks import optimiser_fields
 from purerl.algorithms.outer import Outer, OuterLoss, collect_next
 from purerl.config import ConfigError, TrainConfig, as_float32
 from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.genome import Genome, Names
-from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.first_order import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import required

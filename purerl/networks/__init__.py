@@ -1,7 +1,6 @@
 """Networks in flax.linen: torsos, actors, critics; distributions; a memory."""
 
 from purerl.networks.distributions import Gaussian as Gaussian
-from purerl.networks.heads import LOG_STD_RANGE as LOG_STD_RANGE
 from purerl.networks.heads import ActionCritic as ActionCritic
 from purerl.networks.heads import CategoricalActor as CategoricalActor
 from purerl.networks.heads import Critic as Critic
@@ -26,7 +25,5 @@ from purerl.networks.torsos import CNN as CNN
 from purerl.networks.torsos import MLP as MLP
 from purerl.networks.torsos import TORSOS as TORSOS
 from purerl.networks.torsos import Impala as Impala
-from purerl.networks.torsos import Joined as Joined
 from purerl.networks.torsos import Nature as Nature
-from purerl.networks.torsos import SimBa as SimBa
 from purerl.networks.torsos import make_torso as make_torso

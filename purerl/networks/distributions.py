@@ -279,7 +279,9 @@ def make_head(space: Any, policy: str) -> Head:
         return BernoulliHead(tuple(space.shape), space.dtype)
     head = TanhGaussianHead if policy == "tanh_gaussian" else GaussianHead
     bounds = (space.low, space.high)
-    if policy == "tanh_gaussian" and not _all_finite(*bounds):
+    known = [without_far_ends(x) for x in bounds if not isinstance(x, Tracer)]
+    is_bounded = all(np.all(np.isfinite(x)) for x in known)
+    if policy == "tanh_gaussian" and not is_bounded:
         raise ValueError(
             f"policy 'tanh_gaussian' needs a bounded action space, got {space}; "
             "use gaussian."
@@ -287,19 +289,24 @@ def make_head(space: Any, policy: str) -> Head:
     return head(*bounds, tuple(space.shape))
 
 
-def _all_finite(*bounds: Any) -> bool:
-    concrete = [b for b in bounds if not isinstance(b, Tracer)]
-    return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)
+class _SeveralChoices(Head):
+    """Raw actions of `K` components, which the environment has in another shape."""
+
+    is_discrete = True
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def to_env(self, raw: Array) -> Array:
+        """Return the action in the shape and integer type of the environment."""
+        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
 
-class MultiCategoricalHead(Head):
+class MultiCategoricalHead(_SeveralChoices):
     """A softmax for each of `K` components; `outputs` are logits `[..., sum(nvec)]`.
 
     The logits of a component stand side by side, in the order of the components. Raw
     actions are int `[..., K]`.
     """
-
-    is_discrete = True
 
     def __init__(self, nvec: Any, dtype: Any = jnp.int32) -> None:
         sizes = np.reshape(np.asarray(nvec), -1)
@@ -346,18 +353,12 @@ class MultiCategoricalHead(Head):
         log_probs = jax.nn.log_softmax(self._rows(outputs))
         return -(jnp.exp(log_probs) * log_probs).sum((-2, -1))
 
-    def to_env(self, raw: Array) -> Array:
-        """Return the action in the shape and integer type of the environment."""
-        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
-
-class BernoulliHead(Head):
+class BernoulliHead(_SeveralChoices):
     """A coin for each of `K` components; `outputs` are the logits of a 1, `[..., K]`.
 
     Raw actions are int `[..., K]`, of zeros and ones.
     """
-
-    is_discrete = True
 
     def __init__(self, shape: tuple[int, ...], dtype: Any = jnp.int8) -> None:
         self.shape = shape
@@ -387,10 +388,6 @@ class BernoulliHead(Head):
         rest = jax.nn.sigmoid(-outputs) * outputs
         return (rest - jax.nn.log_sigmoid(outputs)).sum(-1)
 
-    def to_env(self, raw: Array) -> Array:
-        """Return the action in the shape and integer type of the environment."""
-        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
-
 
 class MixedHead(Head):
     """A policy with a factor for every part of a `Dict` or a `Tuple`.
@@ -414,7 +411,11 @@ class MixedHead(Head):
         sizes = [head.num_outputs for head in self.heads]
         self.num_outputs = sum(sizes)
         self.places = np.cumsum(sizes)[:-1]
-        self.raw_places = np.cumsum([_raw_size(head) for head in self.heads])[:-1]
+        raw_sizes = [
+            1 if isinstance(head, CategoricalHead) else int(np.prod(head.shape))
+            for head in self.heads
+        ]
+        self.raw_places = np.cumsum(raw_sizes)[:-1]
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Draw the noise of all parts, `[*shape, A]`; the key is consumed."""
@@ -515,10 +516,3 @@ def _members(space: Any) -> list[Any]:
     parts = space.spaces
     inner = parts.values() if isinstance(parts, dict) else parts
     return [member for part in inner for member in _members(part)]
-
-
-def _raw_size(head: Head) -> int:
-    """The length of a raw action of a part."""
-    if isinstance(head, CategoricalHead):
-        return 1
-    return int(np.prod(head.shape))  # type: ignore[attr-defined]

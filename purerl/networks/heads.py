@@ -14,6 +14,7 @@ from purerl.networks.layers import (
     ACTIVATIONS,
     STATISTICS_COLLECTION,
     Dense,
+    along_last,
     layer_norm,
     note_activity,
 )
@@ -285,7 +286,7 @@ class CosineEmbedding(nn.Module):
     def __call__(self, levels: Array) -> Array:
         """Features `[..., F]` of levels `[...]` between 0 and 1."""
         number = jnp.arange(self.num_cosines, dtype=jnp.float32)
-        number = number.reshape((1,) * levels.ndim + (-1,))
+        number = along_last(number, levels.ndim + 1)
         waves = jnp.cos(np.pi * number * levels[..., None])
         return nn.relu(Dense(self.features, float(np.sqrt(2)))(waves))
 
@@ -331,12 +332,15 @@ class NoisyDense(nn.Module):
         bias_sigma = self.param("bias_sigma", spread, shape[1:])
         product = self.dot_general or jax.lax.dot_general
         dims = (((x.ndim - 1,), (0,)), ((), ()))
-        mean = product(x, kernel, dims) + like(x, bias)
+        mean = product(x, kernel, dims) + along_last(bias, x.ndim)
         if not self.has_rng(NOISE):
             return mean
         noise = scaled_noise(self.make_rng(NOISE), inputs + self.features)
-        noise_in, noise_out = like(x, noise[:inputs]), like(x, noise[inputs:])
-        spread = product(x * noise_in, kernel_sigma, dims) + like(x, bias_sigma)
+        noise_in = along_last(noise[:inputs], x.ndim)
+        noise_out = along_last(noise[inputs:], x.ndim)
+        spread = product(x * noise_in, kernel_sigma, dims) + along_last(
+            bias_sigma, x.ndim
+        )
         return mean + spread * noise_out
 
 
@@ -363,11 +367,6 @@ class NoisyMLP(nn.Module):
             x = layer_norm()(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
         return x
-
-
-def like(x: Array, row: Array) -> Array:
-    """Return a row `[I]` with as many axes as `x` `[..., I]`."""
-    return row.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 def scaled_noise(key: Array, size: int) -> Array:

@@ -90,7 +90,7 @@ class Dense(nn.Module):
         else:
             product = self.dot_general or jax.lax.dot_general
             y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
-        return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
+        return y + along_last(bias, y.ndim)
 
 
 class Conv(nn.Module):
@@ -122,7 +122,7 @@ class Conv(nn.Module):
         if self.dtype is not None:
             x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
         y = convolve(x, kernel, self.stride, self.padding)
-        return y + bias.reshape(1, 1, 1, -1)
+        return y + along_last(bias, 4)
 
 
 def _kernel_and_bias(
@@ -169,6 +169,11 @@ def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
         return jnp.concatenate(parts, -1)
 
     return windows(windows(x, 2, width), 1, height) @ kernel.reshape(-1, features)
+
+
+def along_last(vector: Array, ndim: int) -> Array:
+    """Return a vector as an array of `ndim` axes, of which all but the last have 1."""
+    return vector.reshape((1,) * (ndim - 1) + (-1,))
 
 
 def layer_norm(dtype: Any = None) -> nn.LayerNorm:

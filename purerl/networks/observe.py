@@ -290,7 +290,7 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
         )
     if not missing:
         return obs
-    shapes = {key: _shapes_of(part) for key, part in parts.items()}
+    shapes = jax.eval_shape(space.sample, jax.random.key(0))
     one, of_one = (jax.tree.leaves(x[seen[0]])[0] for x in (obs, shapes))
     lead = one.shape[: one.ndim - len(of_one.shape)]
     zeros = {
@@ -331,11 +331,6 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
             f"{what} must have the shape {shape}, or axes of a batch before it, got "
             f"{given}. Give what the environment's reset and step return."
         )
-
-
-def _shapes_of(space: Any) -> PyTree:
-    """The shapes and types of a member of a space."""
-    return jax.eval_shape(space.sample, jax.random.key(0))
 
 
 def _items(space: Any) -> Iterable[tuple[Any, Any]]:
@@ -429,16 +424,11 @@ def prepare(parts: Any, moments: PyTree, obs: PyTree) -> Any:
 def _scaled_leaves(space: Any) -> Iterator[bool]:
     """Yield for each array of a composite observation whether it is standardised."""
     if not hasattr(space, "spaces"):
-        yield _is_scaled(space)
+        is_number = hasattr(space, "low") and np.issubdtype(space.dtype, np.number)
+        yield bool(is_number and not _is_picture(space))
         return
     for key, part in _items(space):
         if key == MASK:
             yield False
         else:
             yield from _scaled_leaves(part)
-
-
-def _is_scaled(space: Any) -> bool:
-    """Return whether members are numbers that are standardised: no picture, no bits."""
-    is_number = hasattr(space, "low") and np.issubdtype(space.dtype, np.number)
-    return bool(is_number and not _is_picture(space))

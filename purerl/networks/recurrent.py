@@ -128,10 +128,6 @@ class LSTM(nn.Module):
         return unroll(lstm, self.recurrent, inputs, memory, first)
 
 
-def _lstm_project(recurrent: Array, memory: LSTMMemory) -> Array:
-    return memory.hidden @ recurrent
-
-
 def _lstm_gate(
     recurrent: Array, inputs: Array, product: Array, memory: LSTMMemory
 ) -> LSTMMemory:
@@ -139,10 +135,6 @@ def _lstm_gate(
     enter, keep, new, leave = jnp.split(inputs + product, 4, axis=-1)
     cell = nn.sigmoid(keep) * memory.cell + nn.sigmoid(enter) * nn.tanh(new)
     return LSTMMemory(nn.sigmoid(leave) * nn.tanh(cell), cell)
-
-
-def _gru_project(params: tuple[Array, Array], memory: Array) -> Array:
-    return memory @ params[0]
 
 
 def _gru_gate(
@@ -157,13 +149,13 @@ def _gru_gate(
     return (1.0 - update) * new + update * memory
 
 
-lstm = Cell(_lstm_project, _lstm_gate)
+lstm = Cell(lambda recurrent, memory: memory.hidden @ recurrent, _lstm_gate)
 """Long short-term memory: `(recurrent, inputs, memory) -> memory`; see `LSTM`.
 
 `recurrent` `[H, 4H]` has `U_i`, `U_f`, `U_g`, `U_o` side by side, and `inputs`
 `[..., 4H]` are `W x + b` in the same order.
 """
-gru = Cell(_gru_project, _gru_gate)
+gru = Cell(lambda params, memory: memory @ params[0], _gru_gate)
 """A gated recurrent unit: `((recurrent, bias), inputs, memory) -> memory`; see `GRU`.
 
 `recurrent` `[H, 3H]` has `U_r`, `U_z`, `U_n` side by side, and `bias` `[H]` is `c`.

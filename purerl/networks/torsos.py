@@ -269,11 +269,7 @@ class Nature(nn.Module):
             x = Conv(features, size, stride, "VALID", self.gain, self.dtype)(x)
             x = finish(x)
             note_activity(self, f"Conv_{number}", x)
-        x = x.reshape(*lead, math.prod(x.shape[-3:]))
-        x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
-        x = finish(x)
-        note_activity(self, "Dense_0", x)
-        return x.astype(jnp.float32)
+        return _dense_end(self, x, lead, finish)
 
 
 class Impala(nn.Module):
@@ -324,12 +320,18 @@ class Impala(nn.Module):
             for _ in range(self.blocks):
                 y = noted(finish(conv(features)(finish(x))))
                 x = x + noted(conv(features)(y))
-        x = finish(x)
-        x = x.reshape(*lead, math.prod(x.shape[-3:]))
-        x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
-        x = finish(x)
-        note_activity(self, "Dense_0", x)
-        return x.astype(jnp.float32)
+        return _dense_end(self, finish(x), lead, finish)
+
+
+def _dense_end(
+    module: Nature | Impala, x: Array, lead: tuple[int, ...], finish: Callable
+) -> Array:
+    """The dense layer after the convolutions of a module, `[*lead, dense_size]`."""
+    x = x.reshape(*lead, math.prod(x.shape[-3:]))
+    dense = Dense(module.dense_size, module.gain, module.dot_general, module.dtype)
+    x = finish(dense(x))
+    note_activity(module, "Dense_0", x)
+    return x.astype(jnp.float32)
 
 
 def _one_batch_axis(obs: Array) -> tuple[tuple[int, ...], Array]:

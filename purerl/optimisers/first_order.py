@@ -40,10 +40,12 @@ class Adam:
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
-        return optax.chain(
-            scale_by_adam(self.b1, self.b2, self.eps),
-            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
-        )
+        scale: Any = optax.scale_by_learning_rate(learning_rate)  # type: ignore[arg-type]
+        return optax.chain(*self.directions(), scale)
+
+    def directions(self) -> tuple[optax.GradientTransformation, ...]:
+        """Return what makes a step of a gradient, before the step size."""
+        return (scale_by_adam(self.b1, self.b2, self.eps),)
 
 
 @struct.dataclass
@@ -63,13 +65,9 @@ class AdamW(Adam):
     weight_decay: float = dynamic(1e-4, "Share that is taken away.", NON_NEGATIVE)
     needs_layers: ClassVar[bool] = False
 
-    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
-        """Return the transformation with a step size, which may be traced."""
-        return optax.chain(
-            scale_by_adam(self.b1, self.b2, self.eps),
-            optax.add_decayed_weights(self.weight_decay),
-            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
-        )
+    def directions(self) -> tuple[optax.GradientTransformation, ...]:
+        """Return Adam's direction, and the decay."""
+        return *super().directions(), optax.add_decayed_weights(self.weight_decay)
 
 
 @struct.dataclass
@@ -131,12 +129,9 @@ class RAdam(Adam):
 
     needs_layers: ClassVar[bool] = False
 
-    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
-        """Return the transformation with a step size, which may be traced."""
-        return optax.chain(
-            scale_by_radam(self.b1, self.b2, self.eps),
-            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
-        )
+    def directions(self) -> tuple[optax.GradientTransformation, ...]:
+        """Return the rectified direction."""
+        return (scale_by_radam(self.b1, self.b2, self.eps),)
 
 
 @struct.dataclass
@@ -324,12 +319,9 @@ class DifferentiableRAdam(RAdam):
 
     needs_layers: ClassVar[bool] = False
 
-    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
-        """Return the transformation with a step size, which may be traced."""
-        return optax.chain(
-            scale_by_radam(self.b1, self.b2, self.eps, by_optax=False),
-            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
-        )
+    def directions(self) -> tuple[optax.GradientTransformation, ...]:
+        """Return the rectified direction."""
+        return (scale_by_radam(self.b1, self.b2, self.eps, by_optax=False),)
 
 
 def differentiable(optimiser: Any) -> Any:

@@ -8,7 +8,7 @@ layer are Adam. And it sees gradients in units of Adam's root, which do not depe
 the scale of the loss. `OpenOptimiser` is the published one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -291,8 +291,7 @@ class LearnedOptimiser:
     ) -> optax.GradientTransformationExtraArgs:
         """Return the transformation with a step size, which may be traced."""
 
-        def init(params: Any) -> LearnedState:
-            flat = ravel_pytree(params)[0]
+        def init(flat: Array) -> LearnedState:
             return LearnedState(
                 count=jnp.zeros((), jnp.int32),
                 momenta=jnp.zeros((1 + len(DECAYS), *flat.shape), flat.dtype),
@@ -300,33 +299,19 @@ class LearnedOptimiser:
                 seed=seed_of(flat) if self.noise else jnp.zeros((), jnp.uint32),
             )
 
-        def update(
-            updates: Any,
-            state: Any,
-            params: Any = None,
-            *,
-            moving: np.ndarray | None = None,
-        ) -> Any:
-            if params is None:
-                raise ValueError("LearnedOptimiser needs the parameters beside them.")
-            layout = layout_of(updates)
-            gradient, restore = ravel_pytree(updates)
-            direction, state = self._step(
-                gradient, state, ravel_pytree(params)[0], layout, moving
-            )
-            return restore(-learning_rate * direction), state
-
-        return optax.GradientTransformationExtraArgs(init, update)
+        return of_vector("LearnedOptimiser", learning_rate, init, self._step)
 
     def _step(
         self,
         gradient: Array,
         state: LearnedState,
         params: Array,
-        layout: Layout,
-        moving: np.ndarray | None,
+        layers: PyTree,
+        *,
+        moving: np.ndarray | None = None,
     ) -> tuple[Array, LearnedState]:
         """The direction `[P]` to step against, and the state after the step."""
+        layout = layout_of(layers)
         count = state.count + 1
         decays = jnp.stack([jnp.asarray(x, jnp.float32) for x in (self.b1, *DECAYS)])
         decays = decays[:, None]
@@ -381,6 +366,32 @@ class LearnedOptimiser:
                 layout.spread(layout.is_matrix)[None],
             ]
         )
+
+
+def of_vector(
+    name: str, learning_rate: Array | float, init: Callable, step: Callable
+) -> optax.GradientTransformationExtraArgs:
+    """Return the transformation of layers by a function of all their numbers.
+
+    Args:
+        name: Name of the optimiser, for the message.
+        learning_rate: Step size, which may be traced.
+        init: `(params [P]) -> state`.
+        step: `(gradient [P], state, params [P], layers, **told) -> (direction [P],
+            state)`, a direction to step against.
+    """
+
+    def update(updates: Any, state: Any, params: Any = None, **told: Any) -> Any:
+        if params is None:
+            raise ValueError(f"{name} needs the parameters beside them.")
+        gradient, restore = ravel_pytree(updates)
+        flat = ravel_pytree(params)[0]
+        direction, state = step(gradient, state, flat, updates, **told)
+        return restore(-learning_rate * direction), state
+
+    return optax.GradientTransformationExtraArgs(
+        lambda params: init(ravel_pytree(params)[0]), update
+    )
 
 
 def mean_of(x: Array, moving: np.ndarray | None) -> Array:

@@ -122,31 +122,12 @@ class Replay(NamedTuple):
     update: Callable[[PyTree, Array, Array], PyTree] = lambda priorities, *_: priorities
 
 
-class Sizes(NamedTuple):
-    """The size of a replay on one device, in items.
-
-    Attributes:
-        num_envs: B, environments whose items were added in turn.
-        capacity: C, the most items kept.
-        batch_size: N, items of a gradient step.
-        margin: Number of the newest items, which cannot be drawn yet.
-        total: Number of items that come in the whole run.
-        axis_name: Mapped axis over which environments are spread, if any.
-    """
-
-    num_envs: int
-    capacity: int
-    batch_size: int
-    margin: int
-    total: int
-    axis_name: str | None
-
-
 def of_steps(config: Any, axis_name: str | None) -> Replay:
     """Make the replay of single steps of an `OffPolicyConfig`."""
-    sizes = _sizes(config, axis_name, config.total_timesteps, config.n_step - 1)
-    gather = partial(step_batch, config.gamma, config.n_step, sizes.num_envs)
-    return make_replay(config, sizes, store_steps, gather)
+    num_envs = rollout.per_device(config.num_envs, axis_name)
+    gather = partial(step_batch, config.gamma, config.n_step, num_envs)
+    total, margin = config.total_timesteps, config.n_step - 1
+    return make_replay(config, axis_name, store_steps, gather, total, margin)
 
 
 def of_sequences(config: Any, axis_name: str | None) -> Replay:
@@ -160,28 +141,23 @@ def of_sequences(config: Any, axis_name: str | None) -> Replay:
     # The steps that follow the newest items are not in the buffer yet.
     margin = 1 if config.burn_in else 0
     total = config.total_timesteps // config.sequence_length
-    sizes = _sizes(config, axis_name, total, margin)
+    num_envs = rollout.per_device(config.num_envs, axis_name)
     store = partial(store_sequences, burn_in=config.burn_in)
 
     def batch(buffer: Stored, numbers: Array, weight: Array, prepare: Prepare) -> Any:
-        rows = gather_sequences(config.burn_in, sizes.num_envs, buffer, numbers)
+        rows = gather_sequences(config.burn_in, num_envs, buffer, numbers)
         return prepared(prepare, rows), weight
 
-    return make_replay(config, sizes, store, batch)
-
-
-def _sizes(config: Any, axis_name: str | None, total: int, margin: int) -> Sizes:
-    """This device's sizes; `margin` is in items of each environment."""
-    num_envs, capacity, batch_size, total = (
-        rollout.per_device(number, axis_name)
-        for number in (config.num_envs, config.capacity, config.items_per_batch, total)
-    )
-    margin = margin * num_envs
-    return Sizes(num_envs, capacity, batch_size, margin, total, axis_name)
+    return make_replay(config, axis_name, store, batch, total, margin)
 
 
 def make_replay(
-    config: Any, sizes: Sizes, store: Callable[..., Any], batch: Callable[..., Any]
+    config: Any,
+    axis_name: str | None,
+    store: Callable[..., Any],
+    batch: Callable[..., Any],
+    total: int,
+    margin: int,
 ) -> Replay:
     """Make a replay of items of any kind.
 
@@ -189,8 +165,19 @@ def make_replay(
     importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
     section 3.4). On several devices each draws from its own items and weighs them among
     themselves; the largest priority is shared at the end of every update.
+
+    Args:
+        axis_name: Mapped axis over which environments are spread, if any.
+        store: See `Replay`.
+        batch: See `Replay`.
+        total: Number of items that come in the whole run.
+        margin: Number of each environment's newest items, which cannot be drawn yet.
     """
-    num_envs, capacity, batch_size, margin, total, axis_name = sizes
+    num_envs, capacity, batch_size, total = (
+        rollout.per_device(number, axis_name)
+        for number in (config.num_envs, config.capacity, config.items_per_batch, total)
+    )
+    margin = margin * num_envs
 
     def draw(key: Array, shape: tuple[int, ...]) -> Array:
         return jax.random.bits(key, (*shape, batch_size))

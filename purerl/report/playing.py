@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.acting.evaluate import Player, Recording, play_episodes, record
+from purerl.acting.evaluate import Recording, play_episodes, record
 from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
 from purerl.envs.registry import is_on_host
@@ -405,7 +405,8 @@ def record_agents(
         return record(
             bound.env,
             params,
-            Player(partial(recurrence.act, state), recurrence.init((episodes,))),
+            partial(recurrence.act, state),
+            recurrence.init((episodes,)),
             key,
             num_episodes=episodes,
             max_steps=steps,
@@ -491,16 +492,16 @@ def _where(
 
 def _brax_drawing(env: Any, kind: str) -> Drawing:
     """The drawing of a brax environment; a page needs nothing, pictures need OpenGL."""
-    from purerl.envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax as pictures
 
     def keep(state: Any, params: Any, obs: Any) -> Any:
-        return brax_pictures.pose_of(state)
+        return pictures.pose_of(state)
 
     try:
-        fps = brax_pictures.steps_per_second(env)
+        fps = pictures.steps_per_second(env)
         draw: Any = None
         if kind != PAGE:
-            draw = brax_pictures.drawer(env, WIDTH, HEIGHT)
+            draw = pictures.drawer(env, WIDTH, HEIGHT)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return Drawing(draw, min(50, fps), keep)
@@ -508,7 +509,7 @@ def _brax_drawing(env: Any, kind: str) -> Drawing:
 
 def _write_brax_page(path: Path, made: Film, env: Any) -> None:
     """Write a page with a section for each episode, and there a view of each agent."""
-    from purerl.envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax as pictures
 
     sections, lengths = dict[str, str](), made.played.episode_length
     for episode in range(lengths.shape[1]):
@@ -518,7 +519,7 @@ def _write_brax_page(path: Path, made: Film, env: Any) -> None:
                 jax.tree.map(lambda x, p=(member, at, episode): x[p], made.played.kept)
                 for at in range(length + 1)
             ]
-            page = brax_pictures.page(env, [pose.state for pose in poses], VIEW)
+            page = pictures.page(env, [pose.state for pose in poses], VIEW)
             title, view = made.titles[member], f'srcdoc="{html.escape(page)}"'
             size = f'width="330" height="{VIEW}" style="border: 0"'
             words = ", ".join(made.captions(member, length, episode)[1:])

@@ -53,48 +53,6 @@ class LPGRule:
     temporal: bool = struct.field(pytree_node=False, default=False)
 
     @classmethod
-    def create(
-        cls,
-        key: Array,
-        hidden_size: int = 256,
-        prediction_size: int = 30,
-        embedding_size: int = 16,
-        *,
-        scale: float = 1.0,
-        base: Any = None,
-        temporal: bool = False,
-    ):
-        """Draw a random rule (LeCun normal kernels, zero biases).
-
-        Args:
-            key: Random key of the kernels.
-            hidden_size: Units of the LSTM; 256 in the paper.
-            prediction_size: Numbers of the prediction vector, M; 30 in the paper.
-            embedding_size: Units of the hidden layer of `phi`; 16 in the code of
-                Jackson et al. (2023, github.com/EmptyJackson/groove).
-            scale: Factor of the kernels of the output layers; 0 is the base alone.
-
-        Raises:
-            ConfigError: a size that is no whole number of at least 1.
-        """
-        hidden = whole("hidden_size", hidden_size)
-        numbers = whole("prediction_size", prediction_size)
-        units = whole("embedding_size", embedding_size)
-        inputs = NUM_INPUTS + (NUM_TEMPORAL if temporal else 0)
-        keys = jax.random.split(key, 6)
-        params = {
-            "embedding": (
-                random_layer(keys[0], numbers, units),
-                random_layer(keys[1], units, 1),
-            ),
-            "input": random_layer(keys[2], inputs, 4 * hidden),
-            "recurrent": random_layer(keys[3], hidden, 4 * hidden)[0],
-            "policy": _scaled(random_layer(keys[4], hidden, 1), scale),
-            "prediction": _scaled(random_layer(keys[5], hidden, numbers), scale),
-        }
-        return cls(params=params, base=base, temporal=temporal)
-
-    @classmethod
     def make(
         cls,
         hidden_size: int = 256,
@@ -108,26 +66,35 @@ class LPGRule:
         """Make a rule from plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_size: Units of the LSTM.
-            prediction_size: Numbers of the prediction vector, M.
-            embedding_size: Units of the hidden layer of `phi`.
-            init: Kind of the first parameters. With `random` every kernel is drawn;
-                with `zeros` the output layers are zero: the rule is its base, or leaves
-                the policy as it is.
+            hidden_size: Units of the LSTM; 256 in the paper.
+            prediction_size: Numbers of the prediction vector, M; 30 in the paper.
+            embedding_size: Units of the hidden layer of `phi`; 16 in the code of
+                Jackson et al. (2023, github.com/EmptyJackson/groove).
+            init: Kind of the first parameters. With `random` every kernel is drawn
+                (LeCun normal); with `zeros` the output layers are zero: the rule is its
+                base, or leaves the policy as it is.
             seed: Seed of the kernels.
 
         Raises:
             ConfigError: another init, or a size that is no whole number of at least 1.
         """
-        return cls.create(
-            jax.random.key(int(seed)),
-            hidden_size,
-            prediction_size,
-            embedding_size,
-            scale=float(is_random(init)),
-            base=base,
-            temporal=bool(temporal),
-        )
+        hidden = whole("hidden_size", hidden_size)
+        numbers = whole("prediction_size", prediction_size)
+        units = whole("embedding_size", embedding_size)
+        inputs = NUM_INPUTS + (NUM_TEMPORAL if temporal else 0)
+        keys = jax.random.split(jax.random.key(int(seed)), 6)
+        scale = float(is_random(init))
+        params = {
+            "embedding": (
+                random_layer(keys[0], numbers, units),
+                random_layer(keys[1], units, 1),
+            ),
+            "input": random_layer(keys[2], inputs, 4 * hidden),
+            "recurrent": random_layer(keys[3], hidden, 4 * hidden)[0],
+            "policy": _scaled(random_layer(keys[4], hidden, 1), scale),
+            "prediction": _scaled(random_layer(keys[5], hidden, numbers), scale),
+        }
+        return cls(params=params, base=base, temporal=bool(temporal))
 
     @property
     def prediction_size(self) -> int:

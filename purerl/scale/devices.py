@@ -130,7 +130,7 @@ def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
     return -(-share // blocks)
 
 
-def accelerator_lanes(share: int, most: int = MOST_ACCELERATOR_LANES) -> int:
+def accelerator_lanes(share: int) -> int:
     """Return the width of an accelerator's blocks: as few blocks as possible, alike.
 
     A block of W lanes takes `kernels * t + W * a` seconds: every kernel waits `t` for
@@ -138,21 +138,17 @@ def accelerator_lanes(share: int, most: int = MOST_ACCELERATOR_LANES) -> int:
     `M / B` lanes therefore take `B * kernels * t + M * a`, which is least for one.
 
     Args:
-        share: Members of one accelerator.
-        most: The widest block. What the memory holds is known later, from the compiled
-            program or, before that, from shapes (`purerl.execution.memory`).
+        share: Members of one accelerator. What the memory holds is known later, from
+            the compiled program or, before that, from shapes
+            (`purerl.execution.memory`).
     """
+    most = MOST_ACCELERATOR_LANES
     blocks = -(-share // most)
     width = -(-share // blocks)
     if width <= POWERS_UP_TO:
-        return min(most, widest_power(width))
+        return 1 << max(0, (width - 1).bit_length())  # the least power of two
     step = POWERS_UP_TO // 4
     return min(most, -(-width // step) * step)
-
-
-def widest_power(lanes: int) -> int:
-    """Return the least power of two that is at least `lanes`."""
-    return 1 << max(0, (lanes - 1).bit_length())
 
 
 def as_count(name: str, value: int | None) -> int | None:

@@ -248,7 +248,7 @@ def test_the_policy_maximises_critics_with_running_statistics(stepped):
 
 
 def act(parts, state, obs, key=None):
-    return actor_critic.act(parts, actor_critic.decide, state, obs, (), key)[0]
+    return actor_critic.act(actor_critic.decide, parts, state, obs, (), key)[0]
 
 
 def test_acting_takes_the_running_statistics_of_the_policy(stepped):

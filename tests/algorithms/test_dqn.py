@@ -187,7 +187,13 @@ def test_dueling_values_are_those_of_the_two_streams():
 )
 def test_schedules_of_epsilon(schedule, expected):
     steps = jnp.array([0, 50, 100, 1000], jnp.uint32)
-    epsilon = exploration.epsilon_at(schedule, steps, start=0.9, end=0.1, steps=100.0)
+    config = purerl.DQNConfig(
+        epsilon_schedule=schedule,
+        epsilon_start=0.9,
+        epsilon_end=0.1,
+        epsilon_steps=100.0,
+    )
+    epsilon = exploration.epsilon_of(config, steps)
     np.testing.assert_allclose(epsilon, expected, rtol=1e-6)
 
 

@@ -467,7 +467,7 @@ def test_the_noise_of_an_environment_is_that_of_its_number_on_any_device():
 def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
     for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):
         changed = {"critic_subset": subset, "optimiser": chosen}
-        ensembles.validate(SAC.replace(**changed))
+        ensembles.validate(SAC.replace(**changed), resolve_env(SAC))
 
 
 # A task with a known answer.

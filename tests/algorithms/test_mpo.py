@@ -284,7 +284,7 @@ def test_deterministic_acting_during_training(acted):
 
 
 def act(parts, state, obs, key=None):
-    return actor_critic.act(parts, actor_critic.decide, state, obs, (), key)[0]
+    return actor_critic.act(actor_critic.decide, parts, state, obs, (), key)[0]
 
 
 def test_the_deterministic_action_is_the_squashed_mean_scaled(start):

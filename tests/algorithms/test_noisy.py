@@ -108,11 +108,11 @@ def test_evaluation_is_by_the_means(agent):
     silent = jax.tree_util.tree_map_with_path(
         lambda path, x: 0.0 * x if "sigma" in jax.tree_util.keystr(path) else x, means
     )
-    greedy = dqn.act(parts, state, obs)
+    greedy = dqn.act(parts, state, obs, ())[0]
     values = dqn.values_of(parts, silent, obs, jax.random.key(3))
     np.testing.assert_array_equal(greedy, values.argmax(1))
     keys = jax.random.split(jax.random.key(4), 20)
-    drawn = jax.jit(jax.vmap(lambda key: dqn.act(parts, state, obs, key)))(keys)
+    drawn = jax.jit(jax.vmap(lambda key: dqn.act(parts, state, obs, (), key)[0]))(keys)
     assert (np.asarray(drawn) != np.asarray(greedy)).any()
 
 

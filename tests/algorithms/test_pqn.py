@@ -191,8 +191,8 @@ def test_acting_is_greedy_and_with_keys_explores_at_the_last_epsilon():
     parts, state = make(epsilon_end=0.5)
     obs = jax.random.normal(jax.random.key(4), (2000, 4))
     greedy = q_values(parts, state.params, obs).argmax(-1)
-    np.testing.assert_array_equal(on_policy.act(parts, state, obs), greedy)
-    explored = on_policy.act(parts, state, obs, jax.random.key(5))
+    np.testing.assert_array_equal(on_policy.act(parts, state, obs, ())[0], greedy)
+    explored = on_policy.act(parts, state, obs, (), jax.random.key(5))[0]
     # Half the actions are uniform, and half of those the greedy one.
     np.testing.assert_allclose((explored != greedy).mean(), 0.25, atol=0.04)
 

@@ -97,7 +97,7 @@ def test_the_policy_does_not_depend_on_what_the_critic_alone_sees(rolled):
     """Actions, memories and log-probabilities are the same bits; values are not."""
     parts, state = rolled.parts, rolled.state
     obs = jax.tree.map(lambda x: x[:3], rolled.played.transitions.obs)
-    act = jax.jit(partial(on_policy.act_and_remember, parts))
+    act = jax.jit(partial(on_policy.act, parts))
     memory = parts.memory.kind.blank((4,))
     assert not isinstance(memory, Memories)
     for key in (None, jax.random.key(2)):

@@ -24,8 +24,7 @@ PAIR = np.array([[[1.0, 2.0], [3.0, 5.0]], [[4.0, 0.5], [6.0, 1.0]]], np.float32
 
 def step_of(parts):
     """One update of a tabular method."""
-    steps = tabular.steps_of(parts)
-    return partial(every_step.take_steps, parts.config, parts.stepper, steps)
+    return partial(every_step.take_steps, tabular.STEPS.of(parts), parts)
 
 
 def coins(second=False, toss=0.9, action=0, tie=0):

@@ -130,7 +130,7 @@ class Drawn:
 
 
 def test_terms_over_a_whole_rollout_draw_from_the_key_that_learning_draws_from():
-    # The fourth key of the update; the numbers are those of `keys` and `losses.extra`.
+    # The fourth key of the update; the numbers are those of `keys` and `own_terms`.
     terms = {"one": Drawn(), "two": Drawn()}
     algorithm = purerl.make_algorithm(small("vpg", extra_loss=terms))
     state, step = algorithm.init(KEY), jax.jit(algorithm.step)

@@ -53,8 +53,9 @@ RANDOM = {
     ),
     "MLPValueLoss": lambda key: losses.MLPValueLoss.create(key, (8, 4)),
 }
-POLICY, VALUE = tuple(losses.POLICY_LOSSES), tuple(losses.VALUE_LOSSES)
-EVERY = POLICY + VALUE
+EVERY = tuple(losses.LOSSES)
+POLICY = tuple(name for name in EVERY if name.endswith("Drift"))
+VALUE = tuple(name for name in EVERY if name not in POLICY)
 
 
 def arguments(name, key):

@@ -15,9 +15,9 @@ import purerl
 from purerl import optimisers, serialise
 from purerl.accelerator.kernels import traced_for
 from purerl.algorithms import actor_critic, config_class
+from purerl.algorithms.checks import check_optimisers
 from purerl.config import ConfigError, field_names
 from purerl.learning import optimiser
-from purerl.optimisers.check import check_optimisers
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits, tiny_config

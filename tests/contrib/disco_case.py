@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.contrib.disco.meta_network import _PUBLISHED, Sizes, shapes_of
+from purerl.contrib.disco.rules import _PUBLISHED, Sizes, shapes_of
 
 SIZES = Sizes(hidden=6, lifetime=4, prediction=5, units=3, embedding=2)
 STEPS, BATCH, ACTIONS = 6, 3, 3

@@ -9,7 +9,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.contrib.disco import meta_network
+from purerl.contrib.disco import rules as disco_rules
 from purerl.rules import DiscoRule, LPGRule
 from tests.contrib import disco_case as known
 from tests.helpers import assert_same_bits
@@ -24,7 +24,7 @@ def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(disco_file):
         "type": "DiscoRule",
         "params": None,
         "path": str(disco_file),
-        "sha256": meta_network.read(str(disco_file))[1],
+        "sha256": disco_rules.read(str(disco_file))[1],
     }
     assert serialise.from_dict(serialise.to_dict(config)) == config
     assert serialise.parse_part(f"DiscoRule(path='{disco_file}')", "rule") == rule
@@ -37,14 +37,14 @@ def test_a_random_rule_has_its_numbers_as_leaves_and_comes_back(tmp_path):
         hidden_size=3, lifetime_size=2, prediction_size=4, units=2, embedding_size=1
     )
     assert rule.prediction_size == 4
-    layers = meta_network.shapes_of(meta_network.Sizes(3, 2, 4, 2, 1))
+    layers = disco_rules.shapes_of(disco_rules.Sizes(3, 2, 4, 2, 1))
     assert len(jax.tree.leaves(rule)) == 2 * len(layers)
     path = serialise.save_part(rule, tmp_path / "rule.npz", "rule")
     assert_same_bits(serialise.load_part(path, "rule").params, rule.params)
 
 
 def test_the_published_network_has_as_many_numbers_as_the_paper_says():
-    shapes = meta_network.shapes_of(meta_network.Sizes())
+    shapes = disco_rules.shapes_of(disco_rules.Sizes())
     assert sum(rows * units + units for rows, units in shapes.values()) == 754_778
 
 

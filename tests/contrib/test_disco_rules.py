@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.contrib.disco import learner, meta_network
-from purerl.contrib.disco.meta_network import Predictions
+from purerl.contrib.disco import learner
+from purerl.contrib.disco import rules as disco_rules
+from purerl.contrib.disco.rules import Predictions
 from purerl.rules import CMPORule, DiscoRule
 from tests.contrib import disco_case as known
 
@@ -54,7 +55,7 @@ def trajectories(case):
 
     now, after = slice(None, -1), slice(1, None)
     flag = jnp.asarray(case.terminated)
-    return meta_network.DiscoInputs(
+    return disco_rules.DiscoInputs(
         jnp.asarray(case.action),
         single.reward,
         flag,
@@ -100,7 +101,7 @@ def test_targets_and_memory_are_those_of_the_authors_code(made, reference, call)
 def test_the_published_weights_make_what_the_authors_code_makes(reference):
     rule = DiscoRule.load(WEIGHTS)
     assert rule.prediction_size == 600
-    found = calls(rule, meta_network.Sizes())
+    found = calls(rule, disco_rules.Sizes())
     for call in range(known.CALLS):
         close(found[call][1].logits, reference[f"published/{call}/pi"], 1e-4)
     last = known.CALLS - 1

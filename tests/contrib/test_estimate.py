@@ -8,8 +8,7 @@ import yaml
 from purerl import ConfigError
 from purerl.cli import main
 from purerl.contrib.hardware import estimate
-from purerl.contrib.hardware.estimate import NUMBERS, Device, load_device, names
-from purerl.contrib.hardware.work import Work
+from purerl.contrib.hardware.estimate import NUMBERS, Device, Work, load_device, names
 from purerl.execution.memory import MemoryModel
 from purerl.train import bind
 from tests.helpers import tiny_config

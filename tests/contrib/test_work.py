@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from purerl.contrib.hardware.work import Work, total, work_of
+from purerl.contrib.hardware.estimate import Work, total, work_of
 
 F32 = 4
 

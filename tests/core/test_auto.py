@@ -101,15 +101,13 @@ def test_exploration_is_a_share_of_the_run(cls, share, steps):
 
 @pytest.mark.parametrize("cls", [purerl.DQNConfig, purerl.PQNConfig])
 def test_an_overridden_share_moves_the_steps(cls):
-    bound = bind(cls(total_timesteps=100_000))
+    bound = bind(cls(total_timesteps=100_000, epsilon_end=0.0))
     assert bound.at({"epsilon_fraction": 0.1}).epsilon_steps == 10_000.0
     assert bound.at({"epsilon_steps": 3.0}).epsilon_steps == 3.0
 
     def epsilon(share):
         config = bound.at({"epsilon_fraction": share})
-        return exploration.epsilon_at(
-            "linear", jnp.int32(5_000), start=1.0, end=0.0, steps=config.epsilon_steps
-        )
+        return exploration.epsilon_of(config, jnp.int32(5_000))
 
     found = jax.jit(jax.vmap(epsilon))(jnp.array([0.05, 0.1, 0.5]))
     np.testing.assert_allclose(found, [0.0, 0.5, 0.9], rtol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for
-from purerl.contrib.hardware.work import num_carried
+from purerl.contrib.hardware.estimate import num_carried
 from purerl.learning import branches
 from tests.contracts.test_algorithms import small
 from tests.helpers import assert_same_bits, tiny_config

@@ -248,9 +248,16 @@ def test_per_exponent_sign():
 
 @pytest.mark.parametrize("added", [0, 10, 50, 100, 200])
 def test_the_importance_exponent_grows_to_one_over_the_run(added):
-    config = purerl.DQNConfig(prioritised=True, importance_exponent=0.4)
-    sizes = batches.Sizes(1, 8, 64, 0, 100, None)  # 100 items come in the whole run
-    replayed = batches.make_replay(config, sizes, *[lambda *args: None] * 2)
+    config = purerl.DQNConfig(
+        prioritised=True,
+        importance_exponent=0.4,
+        num_envs=1,
+        buffer_size=8,
+        batch_size=64,
+    )
+    unread = [lambda *args: None] * 2
+    # 100 items come in the whole run.
+    replayed = batches.make_replay(config, None, *unread, total=100, margin=0)
     tree = prioritised.grow(jnp.array([1.0] * 7 + [3.0]), jnp.float32(3))
     noise = replayed.draw(jax.random.key(0), ())
     _, weight = replayed.sample(tree, noise, jnp.uint32(added))

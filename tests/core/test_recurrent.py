@@ -11,7 +11,7 @@ import pytest
 from purerl import networks
 from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for
-from purerl.contrib.hardware.work import num_carried
+from purerl.contrib.hardware.estimate import num_carried
 from purerl.execution.memory import inner_programs
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 

@@ -263,9 +263,9 @@ def test_a_run_in_an_own_environment_is_read_where_it_is_registered(own, tmp_pat
 SCRIPT = """
 import numpy as np
 from purerl import envs
-from purerl.envs.adapters import brax_pictures
+from purerl.envs.adapters import brax as pictures
 env = envs.make("brax/inverted_pendulum")
-draw = brax_pictures.drawer(env, 160, 120)
+draw = pictures.drawer(env, 160, 120)
 for x in (-0.5, 0.5):
     picture = draw({"q": np.array([x, 0.0])}, None)
     rows, columns = np.nonzero(picture[:55].max(-1) > 60)

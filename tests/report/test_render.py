@@ -17,7 +17,7 @@ from PIL import Image, ImageColor
 import purerl
 from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.acting.evaluate import Player, Recording, evaluate, record
+from purerl.acting.evaluate import Recording, evaluate, record
 from purerl.acting.rollout import step_without_reset
 from purerl.cli import main, results
 from purerl.config import ConfigError
@@ -222,7 +222,8 @@ def test_a_recording_is_the_evaluation_moment_by_moment():
     played = record(
         env,
         params,
-        Player(lambda obs, memory: (act(obs), memory), ()),
+        lambda obs, memory: (act(obs), memory),
+        (),
         key,
         num_episodes=3,
         max_steps=9,
@@ -319,7 +320,8 @@ def play_cart(env, params, steps):
     return record(
         env,
         params,
-        Player(lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory), ()),
+        lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory),
+        (),
         jax.random.key(2),
         num_episodes=3,
         max_steps=steps,

@@ -34,7 +34,7 @@ from purerl import auto, networks
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition
-from purerl.algorithms import checks, network_config, pieces
+from purerl.algorithms import checks, network_config, on_policy
 from purerl.algorithms.network_config import ACTIVATION, NetworkConfig
 from purerl.config import (
     AUTO,
@@ -74,7 +74,6 @@ from purerl.networks.distributions import make_head
 from purerl.networks.observe import obs_shape, to_features
 from purerl.optimisers import Adam
 from purerl.replay import uniform as ring
-from purerl.rules.check import check_kind
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 # Sizes where the rule has no network that reads predictions.
@@ -149,7 +148,9 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     calls = "init() and __call__(inputs, memory, axis_name)"
-    check_kind(config.rule, config.prediction_size, calls, "purerl.rules.CMPORule()")
+    checks.check_kind(
+        config.rule, config.prediction_size, calls, "purerl.rules.CMPORule()"
+    )
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
@@ -178,10 +179,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
             f"learning_starts must be at most {updates * config.steps_per_update}, "
             f"the steps that are run, got {config.learning_starts}."
         )
-
-
-# An update needs keys for actions, environments and restarts, and one for the batch.
-_NUM_KEYS = pieces.NUM_KEYS
 
 
 class DiscoState(NamedTuple):
@@ -249,12 +246,12 @@ def build(config: DiscoConfig, env: Environment, axis_name: str | None = None) -
         model_size=config.model_size,
         head_sizes=config.head_sizes,
     )
-    return Parts(config, stepper, obs_space, head, network, axis_name)
+    return Parts(config, stepper, obs_space, head, network)
 
 
 def init(parts: Parts, key: Array) -> DiscoState:
     """Make a fresh network, its copy as the target, an empty buffer."""
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     keys = init_keys(key, 3)
     num_envs = rollout.per_device(config.num_envs, axis)
     example = observe.example(parts.obs_space)
@@ -292,7 +289,7 @@ def _example(parts: Parts, envs: rollout.EnvCarry) -> Transition:
 
 def step(parts: Parts, state: DiscoState) -> tuple[DiscoState, Metrics]:
     """Make one update: collect trajectories, remember them, take one gradient step."""
-    keys = update_keys(state, _NUM_KEYS)
+    keys = update_keys(state, on_policy.NUM_KEYS)
     num_steps = parts.config.num_steps
     played = rollout.collect(
         parts.stepper, state.envs, (), policy(parts, state), keys[:3], num_steps
@@ -334,7 +331,7 @@ def learn(
         played: The rollout, with the policy's logits in its transitions.
         keys: Keys of the update, the first three of which the rollout has used.
     """
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     envs, transitions, episodes = played.envs, played.transitions, played.episodes
     num_envs = envs.episode_return.shape[0]
     before = state.update.astype(jnp.uint32) * jnp.uint32(num_envs)
@@ -377,9 +374,9 @@ def _learn(
     parts: Parts, buffer: Transition, added: Array, key: Array, learner: Learner
 ) -> tuple[Learner, Metrics]:
     """Take the gradient step of a batch of trajectories from the buffer."""
-    if parts.axis_name is not None:
-        key = jax.random.fold_in(key, jax.lax.axis_index(parts.axis_name))
-    num = rollout.per_device(parts.config.batch_size, parts.axis_name)
+    if parts.stepper.axis_name is not None:
+        key = jax.random.fold_in(key, jax.lax.axis_index(parts.stepper.axis_name))
+    num = rollout.per_device(parts.config.batch_size, parts.stepper.axis_name)
     bits = jax.random.bits(key, (num,), jnp.uint32)
     numbers = ring.sample(bits, added, ring.capacity_of(buffer))
     found = ring.gather(buffer, numbers)
@@ -395,8 +392,8 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     del update
 
     def restart(state: Any, obs: Any) -> Any:
-        return state._replace(envs=pieces.first_step(state.envs, obs))
+        return state._replace(envs=rollout.first_step(state.envs, obs))
 
-    return pieces.of_rollout(
+    return on_policy.of_rollout(
         parts.config, partial(policy, parts), partial(learn, parts), restart
     )

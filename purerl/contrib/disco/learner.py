@@ -14,7 +14,7 @@ import optax
 
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition
-from purerl.contrib.disco.meta_network import (
+from purerl.contrib.disco.rules import (
     DiscoInputs,
     DiscoTargets,
     Predictions,
@@ -338,7 +338,6 @@ class Parts(NamedTuple):
         obs_space: Observation space of the environment.
         head: Distribution of the actions.
         network: From features of observations to `Predictions`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
 
     config: Any
@@ -346,7 +345,6 @@ class Parts(NamedTuple):
     obs_space: Any
     head: Head
     network: ActionModel
-    axis_name: str | None
 
 
 class Learner(NamedTuple):
@@ -386,7 +384,7 @@ def improve(
     Args:
         batch: `[T, N, ...]` trajectories, with the logits of the policy that acted.
     """
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     flat, restore = optimiser.flatten(learner.params)
 
     def flat_loss(flat: Array) -> tuple[Array, tuple]:
@@ -423,7 +421,7 @@ def loss(
         params: Parameters of the network that learns, by which it is differentiated.
         batch: `[T, N, ...]` transitions of the trajectories.
     """
-    config, axis = parts.config, parts.axis_name
+    config, axis = parts.config, parts.stepper.axis_name
     obs, next_obs = (
         to_features(parts.obs_space, x) for x in (batch.obs, batch.next_obs)
     )

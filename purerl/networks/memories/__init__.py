@@ -2,8 +2,6 @@
 
 from purerl.networks.memories.kinds import NAMES as NAMES
 from purerl.networks.memories.kinds import Kind as Kind
-from purerl.networks.memories.kinds import Remembered as Remembered
-from purerl.networks.memories.kinds import Remembering as Remembering
 from purerl.networks.memories.kinds import kind_of as kind_of
 from purerl.networks.memories.linear import LRU as LRU
 from purerl.networks.memories.linear import S5 as S5

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks.layers import Dense, layer_norm
+from purerl.networks.layers import Dense, along_last, layer_norm
 from purerl.types import Array
 
 
@@ -132,11 +132,6 @@ def apply(
     outputs = states.real @ mixture.leave.real - states.imag @ mixture.leave.imag
     last = jax.tree.map(lambda x: x[-1], states)
     return last, outputs + along_last(mixture.skip, 3) * inputs
-
-
-def along_last(vector: Array, ndim: int) -> Array:
-    """Return a vector as an array of `ndim` axes, of which all but the last have 1."""
-    return vector.reshape((1,) * (ndim - 1) + (-1,))
 
 
 class Recurrences(nn.Module):

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks.layers import Dense, layer_norm
-from purerl.networks.memories.linear import along_last, check_sizes
+from purerl.networks.layers import Dense, along_last, layer_norm
+from purerl.networks.memories.linear import check_sizes
 from purerl.types import Array
 
 
