@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.types import Array, Metrics
+from purerl.types import Metrics
 
 # The count beside a metric. A metric that is not listed, or one of the policy where an
 # algorithm reports no count of policy steps, is averaged over gradient steps, and is
@@ -71,15 +71,7 @@ def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
 def held(metrics: Metrics) -> Metrics:
     """Return the metrics `[U]` of a run with those of `HELD` held where none is new."""
     count = metrics["episodes"]
-    index = jnp.arange(len(count))
-
-    def look_back(turn: Any, last: Array) -> Array:
-        before = index - (1 << turn)
-        return jnp.maximum(last, jnp.where(before >= 0, last[before], -1))
-
-    # In turns of 1, 2, 4, ... updates. `jax.lax.cummax` is seven kernels to compile.
-    last = jnp.where(count > 0, index, -1)
-    last = jax.lax.fori_loop(0, (len(count) - 1).bit_length(), look_back, last)
+    last = jax.lax.cummax(jnp.where(count > 0, jnp.arange(len(count)), -1))
     return metrics | {
         name: jnp.where(last >= 0, metrics[name][last], jnp.nan)
         for name in HELD

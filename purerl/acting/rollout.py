@@ -627,32 +627,25 @@ def replaced(
     if finite_observations:
         return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
-    # By moving rows alone, as a gather is kernels of its own on an accelerator.
-    moves: list[Callable[[Array], Array]] = [
-        lambda x: _from_step(x, 1),
-        lambda x: jnp.roll(x, 1, 1),
-        lambda x: _from_step(x, -1),
+    # By rolling alone, as a gather is kernels of its own on an accelerator.
+    sources = [
+        (jnp.roll(good.at[0].set(False), -1, 0), -1, 0),
+        (jnp.roll(good, 1, 1), 1, 1),
+        (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
     ]
-    sources = [(move(good), move) for move in moves]
 
     def fill(x: Array) -> Array:
         shape = *bad.shape, *(1,) * (x.ndim - 2)
         found = x
-        for is_there, move in reversed(sources):
-            found = jnp.where(is_there.reshape(shape), move(x), found)
+        for is_there, by, axis in reversed(sources):
+            found = jnp.where(is_there.reshape(shape), jnp.roll(x, by, axis), found)
         return jnp.where(bad.reshape(shape), found, x)
 
-    cut = _from_step(bad, 1)
+    cut = jnp.roll(bad.at[0].set(False), -1, 0)
     filled, memories = jax.tree.map(fill, (transitions, memories))
     terminated = filled.terminated & ~filled.truncated
     truncated = (filled.truncated | cut | bad) & ~terminated
     return filled._replace(terminated=terminated, truncated=truncated), memories
-
-
-def _from_step(x: Array, by: int) -> Array:
-    """The rows `[T, B, ...]` of `by` steps later, zeros where there are none."""
-    edges = [(-by, by, 0), *[(0, 0, 0)] * (x.ndim - 1)]
-    return jax.lax.pad(x, jnp.zeros((), x.dtype), edges)
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
