@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+
 # As `write_atomic` names them, and probes of whether a folder can be written.
 _TEMPORARY = re.compile(
     r"\..+\.(json|jsonl|yaml|csv|npz|png|html|onnx)\.[0-9a-f]{8}|\.write-test-\d+"
@@ -25,6 +27,18 @@ DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+
+
+def open_arrays(file: str | Path | IO[bytes]) -> np.lib.npyio.NpzFile:
+    """Open the arrays of an .npz file, by name; nothing pickled is read.
+
+    Raises:
+        ValueError: it is one array, as of an .npy file; or another of `DAMAGE`.
+    """
+    opened = np.load(file, allow_pickle=False)
+    if not isinstance(opened, np.lib.npyio.NpzFile):
+        raise ValueError("it is one array, not an .npz file of arrays by name")
+    return opened
 
 
 def write_atomic(

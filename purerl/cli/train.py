@@ -151,7 +151,10 @@ def main_train(argv: Sequence[str], name: str = "train") -> int:
         if result.out is not None and not (result.out / manifest.CURVE).exists():
             _draw(result)  # A kill came after the last checkpoint and before it.
         more = f"{program()} train --resume {quoted(result.out)} --extend STEPS"
-        print(f"the run in {result.out} had finished already. More steps: {more}")
+        line = f"More steps: {more}"
+        if not parsed.progress:  # With it, the run has said so.
+            line = f"the run in {result.out} had finished already. {line}"
+        print(line)
         return 0
     show(result, time.perf_counter() - started)
     return 0

@@ -400,6 +400,9 @@ class _Loop:
         self.keys = held_out_keys(asked.seed, self.seeds)
         settings, self.tasks, self.entries = _read(asked)
         self.workers = make_workers(asked.devices)
+        # By the seeds alone: bits must not depend on which settings there are. A folder
+        # may say otherwise, which was begun with more or fewer workers.
+        self.lanes = asked.lanes or default_lanes(len(self.seeds), self.workers)
         limit = worker_limit(asked.memory_limit, self.workers)
         self.compiler = BlockCompiler(self.workers, limit, current_cache())
         # The compared losses and rules, which may be networks, are no part of the
@@ -451,7 +454,8 @@ class _Loop:
             "format": results.FORMAT,
             "config": serialise.to_dict(asked.config),
             **self.about,
-            "lanes": asked.lanes,
+            "lanes": self.lanes,
+            "lanes_asked": asked.lanes,
             "segment_updates": asked.segment_updates,
             results.TRAINED: ids,
         }
@@ -470,6 +474,7 @@ class _Loop:
             merge=lambda stored, new: stored | {name: new[name] for name in told},
         )
         self.session.compare_versions(stored)
+        self.lanes = stored["lanes"] or self.lanes
         for entry in self.entries:
             if trained := results.load_scores(self.folder, entry.id):
                 self.found[entry.environment, entry.setting] = trained
@@ -520,8 +525,7 @@ class _Loop:
         program = self.compiler.compile(
             part.bound,
             crossed(self.keys, part.overrides, np.arange(num_seeds)),
-            # By the seeds alone: bits must not depend on which settings there are.
-            asked.lanes or default_lanes(num_seeds, self.workers),
+            self.lanes,
             part.length,
             is_fixed=asked.lanes is not None,
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl.execution.cache import ProgramCache, current_cache
 from purerl.execution.curves import Segment
-from purerl.execution.memory import require_together
+from purerl.execution.memory import num_bytes, require_together
 from purerl.execution.programs import Block, Members, Program, cut, fill, rekey
 from purerl.scale.devices import Worker, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
@@ -88,6 +88,11 @@ class Cohort:
         """The update that another segment would end at."""
         total = self.program.bound.plan.num_updates
         return min(self.update + self.program.length, total)
+
+    def state_bytes(self) -> int:
+        """Return the bytes of all members' states, as shapes say."""
+        leaves = jax.tree.leaves(self.program.member_shapes())
+        return self.size * sum(map(num_bytes, leaves))
 
     def init(self) -> None:
         """Give every member its initial state."""

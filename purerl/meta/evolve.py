@@ -81,6 +81,7 @@ class EvolutionLoop:
                 reporter.info(line)
         self._compile()
         reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
+        session.check_room(sum(np.asarray(x).nbytes for x in jax.tree.leaves(state)))
         each, words, lock = self.setup.steps, "", threading.Lock()
         shown = float(int(state.done) * each)
 

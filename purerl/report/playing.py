@@ -17,6 +17,7 @@ from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
 from purerl.envs.registry import is_on_host
 from purerl.envs.wrappers import RewardWrapper, Wrapper, innermost
+from purerl.execution.format import with_noun
 from purerl.population.search import BestMember
 from purerl.precision import in_32_bits
 from purerl.randomisation import is_random
@@ -25,7 +26,8 @@ from purerl.report.drawing import canvas, film
 from purerl.report.drawing.scenes import Drawing, drawing_of, moment_of
 from purerl.report.folder import read_result
 from purerl.runner.arguments import as_seed, seeds_named, split_seed
-from purerl.runner.result import Best, RunResult, load_run
+from purerl.runner.result import Best, RunResult, load_run, mean_return
+from purerl.runner.rows import diverged_words
 from purerl.scale.devices import as_count, required
 from purerl.scale.host import agent_to_device, to_host, with_keys
 from purerl.serialise import env_name
@@ -58,6 +60,17 @@ class Evaluated(NamedTuple):
     episode_length: np.ndarray
     cut_episodes: np.ndarray
     diverged_at: np.ndarray
+
+    def __repr__(self) -> str:
+        scores = np.where(self.diverged_at < 0, self.episode_return.mean(1), np.nan)
+        words = with_noun(len(self.seeds), "agent")
+        if np.isfinite(scores).any():
+            words += f": {mean_return(scores)}"
+        lost = diverged_words(self.seeds, self.diverged_at)
+        cut = int(self.cut_episodes.sum())
+        cuts = f"{with_noun(cut, 'episode')} cut before the end" if cut else ""
+        lines = [f"Evaluated: {self.title}", words, lost, cuts]
+        return "\n  ".join(line for line in lines if line)
 
 
 @in_32_bits

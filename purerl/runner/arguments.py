@@ -11,6 +11,7 @@ import numpy as np
 
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, shown
+from purerl.storage.folders import is_begun
 from purerl.tracing import refuse_traced
 
 # Debugging switches of JAX with which nothing can be trained; docs/faq.md names the
@@ -62,13 +63,22 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
 
     Raises:
         ConfigError: the value is no path, an empty text, which would be the working
-            directory, or begins with the home of a user who has none.
+            directory, or begins with the home of a user who has none; or nobody can
+            look there, as the path is too long or lies in a folder of somebody else.
     """
     if value is None:
         return None
     try:
-        if str(value).strip():  # An empty text would be the working directory.
-            return Path(value).expanduser()
+        # An empty text would be the working directory; no path has a zero byte.
+        if str(value).strip() and "\0" not in str(value):
+            folder = Path(value).expanduser()
+            is_begun(folder)
+            return folder
+    except OSError as error:
+        raise ConfigError(
+            f"{name}: cannot look into {value} ({error.strerror or error}). Give "
+            "another folder."
+        ) from None
     except (TypeError, RuntimeError):  # `~` of a user without a home.
         pass
     raise ConfigError(

@@ -79,7 +79,9 @@ def open_run(
         found = _edits(folder, stored["config"])
         spread, here = stored["data_parallel"], len(jax.local_devices())
         if spread not in (0, here):
-            found.append(f"it is spread over {spread} devices, here are {here}")
+            devices = with_noun(spread, "device")
+            found.append(f"each agent is spread over {devices}, here are {here}")
+            new = {**new, "data_parallel": spread}  # It is said.
         before = (
             _of_length(stored, new, config.steps_per_update)
             if options.extend
@@ -93,7 +95,15 @@ def open_run(
         kept = options.keep_checkpoints or stored["keep_checkpoints"]
         return {**stored, "keep_checkpoints": kept}
 
-    stored = folders.open_folder(folder, spec, compare=compare, merge=merge)
+    def remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
+        steps, more = (x["config"]["total_timesteps"] for x in (stored, new))
+        if more <= steps or options.extend:
+            return folders.REMEDY
+        return f"{folders.REMEDY} --resume with --extend STEPS (extend=True) goes on."
+
+    stored = folders.open_folder(
+        folder, spec, compare=compare, merge=merge, remedy=remedy
+    )
     if options.extend and config.total_timesteps != stored["config"]["total_timesteps"]:
         _extend(folder, stored, config)
     return stored

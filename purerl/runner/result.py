@@ -134,13 +134,8 @@ class RunResult(Shown):
             steps = int(self.metrics["env_steps"][0, -1])
             done += f", {format_count(steps)} environment steps each"
         facts, scores = [stated(self.finished, done, self.out)], self.scores()
-        known = scores[np.isfinite(scores)]
-        if known.size:
-            mean, found = known.mean(), mean_interval(known)
-            digits = decimals(mean, found.low, found.high)
-            low, high = (f"{end:,.{digits}f}" for end in (found.low, found.high))
-            ends = f" ({found.words}: {low} to {high})" if len(known) > 1 else ""
-            facts.append(f"last evaluation: mean return {mean:,.{digits}f}{ends}")
+        if np.isfinite(scores).any():
+            facts.append(f"last evaluation: {mean_return(scores)}")
         facts += [self.divergence] if self.divergence else []
         return View(
             f"{kind}, {agents}" if kind != "Train" else agents,
@@ -215,6 +210,19 @@ class RunResult(Shown):
             ConfigError: as of `only`.
         """
         return make_policy(self.config, agent_to_device(self.only([seed]).state, 0))
+
+
+def mean_return(scores: np.ndarray) -> str:
+    """Return words for the mean of agents' scores `[S]`, with its interval or range.
+
+    Scores that are not finite are in no mean; one at least is finite.
+    """
+    known = scores[np.isfinite(scores)]
+    mean, found = known.mean(), mean_interval(known)
+    digits = decimals(mean, found.low, found.high)
+    low, high = (f"{end:,.{digits}f}" for end in (found.low, found.high))
+    ends = f" ({found.words}: {low} to {high})" if len(known) > 1 else ""
+    return f"mean return {mean:,.{digits}f}{ends}"
 
 
 def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult:

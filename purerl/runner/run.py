@@ -234,6 +234,7 @@ class RunLoop:
         cohort = self._cohort()
         if isinstance(cohort, Cohort):
             reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
+            self.session.check_room(cohort.state_bytes())
         # Pieces for environments on the host are compiled while it trains.
         began = time.perf_counter() - cohort.compile_seconds
         with closing(cohort):

@@ -15,6 +15,7 @@ and saves checkpoints now and then:
 
 import contextlib
 from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
 from typing import Any, Self
 
 from purerl.runner.interrupt import Interrupt
@@ -23,7 +24,7 @@ from purerl.runner.trackers import TrackedRun, Tracker, choose
 from purerl.runner.trackers.group import Files, Group
 from purerl.scale import hosts
 from purerl.storage import folders
-from purerl.storage.checkpoint import NotSavedError, Pace
+from purerl.storage.checkpoint import NotSavedError, Pace, lacking_room
 from purerl.storage.files import locked
 
 
@@ -75,6 +76,11 @@ class Session:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if isinstance(error[1], OSError) and error[1].errno in (ENOSPC, EDQUOT):
+            error[1].add_note(
+                f"purerl: the disk of {self._asked.folder or '.'} is full. What was "
+                "written is whole: make room, and the folder can be gone on with."
+            )
         self._stack.__exit__(*error)
 
     @property
@@ -110,6 +116,22 @@ class Session:
         """Return whether it is time for a checkpoint, which has not been tried yet."""
         is_new = self._locked is not None and number not in (self.saved_at, self._tried)
         return is_new and self._pace.is_due()
+
+    def check_room(self, num_bytes: int) -> None:
+        """Say before the training where the disk has no room for a checkpoint.
+
+        Args:
+            num_bytes: Bytes of the checkpoint's arrays.
+        """
+        if self._locked is None:
+            return
+        lacking = lacking_room(self._locked, num_bytes)
+        if lacking:
+            self.reporter.notify(
+                f"a checkpoint could not be written to {self._locked} now ({lacking}). "
+                "Make room on the disk while it trains, or nothing is saved."
+            )
+        self._is_disk_full = bool(lacking)
 
     def save(self, number: int, write: Callable[[], None], force: bool) -> None:
         """Write a checkpoint now and then: what comes after it is trained again.

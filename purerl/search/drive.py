@@ -199,6 +199,7 @@ class _SearchLoop:
                 self.cohort.restore(self.states, last.until)
                 self.states = None  # Their memory is needed.
             session.reporter.info(f"compiled in {self.compile_seconds:.1f} s")
+            session.check_room(self.cohort.state_bytes())
             began = time.perf_counter()
             with session.reporter:
                 while next_request is not None and not session.is_stopped:

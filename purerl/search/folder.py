@@ -49,11 +49,24 @@ def open_folder(
     spec = {**search.spec, "kind": search.kind, "format": FORMAT, **widths}
 
     def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        before = _extended(stored, new) if extend else stored
+        before = _extended(stored, new) if extend else _with_auto(stored, new)
         parts = {"config": FIELD, "options": FIELD, "auto": AUTO_FIELD}
         return differences(before, new, parts)
 
     return folders.open_folder(folder, spec, "records", compare=compare)
+
+
+def _with_auto(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return what is stored with `auto` where that stands for the stored value.
+
+    An extended search has values in the place of `auto`, see `_extended`.
+    """
+    config, known = dict(stored["config"]), dict(stored.get("auto", {}))
+    for name, value in new.get("auto", {}).items():
+        is_asked = is_auto(new["config"].get(name))
+        if is_asked and name not in known and config.get(name) == value:
+            config[name], known[name] = new["config"][name], value
+    return {**stored, "config": config, **({"auto": known} if known else {})}
 
 
 def is_longer(stored: dict[str, Any], search: Search) -> bool:

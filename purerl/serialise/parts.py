@@ -21,7 +21,7 @@ import purerl.losses
 import purerl.optimisers
 import purerl.rules  # noqa: F401
 from purerl import randomisation, registry, schedules
-from purerl.atomic import DAMAGE, write_atomic
+from purerl.atomic import DAMAGE, open_arrays, write_atomic
 from purerl.config import ConfigError, as_tuples, check_known, is_part, shown
 from purerl.networks import modules
 from purerl.serialise.text import EXAMPLES, part_dict, part_dicts, plain
@@ -254,7 +254,7 @@ def unpack(content: bytes) -> Any:
         TypeError: its class has other fields than those that were written.
         Others of `purerl.atomic.DAMAGE`: it is no such file, or damaged.
     """
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+    with open_arrays(io.BytesIO(content)) as file:
         header = json.loads(file[_HEADER].tobytes())
         arrays = {name: file[name] for name in file.files}
     return _in(header, arrays)

@@ -18,7 +18,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
 from purerl.scale.host import HostKey, is_host_key
-from purerl.storage.files import DAMAGE, save_arrays
+from purerl.storage.files import DAMAGE, open_arrays, save_arrays
 from purerl.types import PyTree
 
 # Saving gets a tenth of the time in between: less than a tenth of all time.
@@ -149,11 +149,8 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Looked at first, so that a disk is not filled in vain.
-        need = sum(array.nbytes for array in flat.values()) + _MARGIN
-        free = shutil.disk_usage(folder).free
-        if need > free:
-            room = f"the disk has {format_bytes(free)} free"
-            raise OSError(f"it needs {format_bytes(need)}, and {room}")
+        if lacking := lacking_room(folder, sum(x.nbytes for x in flat.values())):
+            raise OSError(lacking)
         save_arrays(path_of(folder, step), plain)
         for old in steps(folder)[:-keep]:
             path_of(folder, old).unlink(missing_ok=True)
@@ -163,6 +160,19 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             f"the checkpoint {path_of(folder, step)} could not be written "
             f"({_first_line(error)}); whole ones: {kept}. Make room on the disk."
         ) from error
+
+
+def lacking_room(folder: Path, num_bytes: int) -> str:
+    """Return words on the room that a disk lacks for a checkpoint; empty if it has it.
+
+    Args:
+        folder: A folder on the disk, which is there.
+        num_bytes: Bytes of the checkpoint's arrays.
+    """
+    need, free = num_bytes + _MARGIN, shutil.disk_usage(folder).free
+    if need <= free:
+        return ""
+    return f"it needs {format_bytes(need)}, and the disk has {format_bytes(free)} free"
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -206,7 +216,7 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint; one of `DAMAGE` where it is damaged."""
     # NumPy leaves a file open that it opens itself and that is damaged.
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+    with path.open("rb") as opened, open_arrays(opened) as file:
         flat = {name: file[name] for name in file.files}
     stored, types = flat.pop(_DIGEST), json.loads(flat.pop(_TYPES).tobytes())
     flat |= {name: flat[name].view(np.dtype(kind)) for name, kind in types.items()}

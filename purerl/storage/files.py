@@ -11,13 +11,14 @@ import os
 import platform
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from purerl.atomic import DAMAGE as DAMAGE
+from purerl.atomic import open_arrays as open_arrays
 from purerl.atomic import remove_leftovers, write_atomic
 from purerl.config import ConfigError
 from purerl.types import HostMetrics
@@ -45,7 +46,7 @@ def load_arrays(path: Path) -> HostMetrics:
             does not match.
     """
     check_arrays(path)
-    with np.load(path, allow_pickle=False) as file:
+    with open_arrays(path) as file:
         return {name: file[name] for name in file.files}
 
 
@@ -136,9 +137,10 @@ def locked(folder: Path | None, shared: bool = False) -> Iterator[None]:
         return
     with file:
         if not shared or _lock(file, fcntl.LOCK_EX):
-            file.truncate(0)
-            file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
-            file.flush()
+            with suppress(OSError):  # The disk is full: the lock holds all the same.
+                file.truncate(0)
+                owner = {"pid": os.getpid(), "host": platform.node()}
+                os.write(file.fileno(), json.dumps(owner).encode())
             remove_leftovers(folder, os.fstat(file.fileno()).st_mtime)
         if shared:
             fcntl.flock(file, fcntl.LOCK_SH)

@@ -436,10 +436,14 @@ def load(folder: Path) -> Spec:
         ConfigError: there is no folder, or no manifest, or it cannot be read.
     """
     path = folder / MANIFEST
-    if not folder.exists():
-        raise ConfigError(f"there is no folder {folder}.")
-    if not path.exists():
-        raise ConfigError(f"there is no run in {folder} (no {MANIFEST}).")
+    try:
+        if not folder.exists():
+            raise ConfigError(f"there is no folder {folder}.")
+        if not path.exists():
+            raise ConfigError(f"there is no run in {folder} (no {MANIFEST}).")
+    except OSError as error:  # The path is too long, or the folder is somebody's own.
+        why = error.strerror or error
+        raise ConfigError(f"cannot look into {folder} ({why}).") from None
     return read_json(path, "Put back a copy of it, or start a new run.")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.storage import folders
-from purerl.storage.files import DAMAGE, check_arrays, save_arrays
+from purerl.storage.files import DAMAGE, check_arrays, open_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
 from purerl.sweeps.plan import SweepOptions, SweepPlan
 
@@ -181,7 +181,7 @@ def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
     try:
         if verify:
             check_arrays(path)
-        with np.load(path, allow_pickle=False) as file:
+        with open_arrays(path) as file:
             return tuple(json.loads(file[MEMBERS].tobytes())["ids"])
     except DAMAGE:
         return ()
@@ -198,7 +198,7 @@ def opened(chunk: Chunk) -> Iterator[Mapping[str, np.ndarray]]:
         yield chunk
         return
     try:
-        with np.load(chunk, allow_pickle=False) as file:
+        with open_arrays(chunk) as file:
             yield file
     except DAMAGE as error:
         raise ConfigError(

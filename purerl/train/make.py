@@ -46,10 +46,12 @@ def make_train(
     Returns:
         `train(key, overrides=None, start=None) -> TrainResult`, which `jax.jit`,
         `jax.vmap`, `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted)
-        names of dynamic fields to values. `start` is the state of an agent that goes
-        on with all it has (one of `RunResult.state` too), or networks by name
-        (`purerl.networks_of`) with which a run begins; the key is the agent's from
-        then on. With the key that trained the state, it goes on as if never stopped.
+        names of dynamic fields to values; one that nothing in the run reads changes
+        nothing, where `purerl.sweep` refuses such an axis. `start` is the state of an
+        agent that goes on with all it has (one of `RunResult.state` too), or networks
+        by name (`purerl.networks_of`) with which a run begins; the key is the agent's
+        from then on. With the key that trained the state, it goes on as if never
+        stopped.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.

@@ -213,6 +213,10 @@ def test_what_a_kill_left_out_at_the_end_is_written_by_resume(trained, folder, c
     (run / "curve.png").unlink()
     assert main(["train", "--resume", str(run), "--no-progress"]) == 0
     assert "had finished already" in capsys.readouterr().out
+    assert main(["train", "--resume", str(run)]) == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("had finished") == 1
+    assert "--extend STEPS" in said.out
     after = json.loads((run / "summary.json").read_text())
     assert (run / "curve.png").stat().st_size > 1000
     assert after["evaluation_per_seed"] == before["evaluation_per_seed"]

@@ -11,6 +11,7 @@ from purerl import losses
 from purerl.cli import main
 from purerl.comparison import api
 from purerl.config import ConfigError
+from purerl.scale.devices import make_workers
 from purerl.storage import folders
 from tests.comparison.small import (
     CONFIG,
@@ -19,6 +20,7 @@ from tests.comparison.small import (
     SLOW,
     SMALL,
 )
+from tests.helpers import assert_same_bits
 
 PLACE = "CartPole-v1"
 
@@ -137,6 +139,22 @@ def test_a_folder_goes_on_with_its_own_options(result, folder):
     ):
         with pytest.raises(ConfigError, match=f"another comparison: {words}"):
             purerl.compare(CONFIG, SETTINGS, out=folder, **{**SMALL, **changes})
+
+
+def test_a_folder_goes_on_at_its_own_width_on_other_workers(tmp_path, monkeypatch):
+    def of_workers(number, settings, out):
+        workers = make_workers()[:1] * number
+        monkeypatch.setattr(api, "make_workers", lambda devices: workers)
+        out = tmp_path / out
+        return purerl.compare(CONFIG, settings, seeds=4, out=out, progress=False)
+
+    of_workers(1, {"slow": SLOW}, "parts")
+    resumed = of_workers(4, {"slow": SLOW, "fast": FAST}, "parts")
+    alone = of_workers(1, {"slow": SLOW, "fast": FAST}, "whole")
+    for measure, scores in alone.scores.items():
+        assert_same_bits(resumed.scores[measure], scores)
+    with pytest.raises(ConfigError, match="lanes is 4 there and 2 here"):
+        purerl.compare(CONFIG, {"slow": SLOW}, seeds=4, out=tmp_path / "whole", lanes=2)
 
 
 def test_the_page_has_the_table_the_curves_and_the_settings(folder, capsys):

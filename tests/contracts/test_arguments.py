@@ -60,6 +60,18 @@ def test_a_folder_that_is_not_there_is_named(load, tmp_path):
         load(tmp_path / "missing")
     with pytest.raises(purerl.ConfigError, match="folder must be the path of a folder"):
         load(3)
+    with pytest.raises(purerl.ConfigError, match=r"cannot look into .*n \(File name"):
+        load(tmp_path / ("n" * 300))
+
+
+def test_a_folder_that_nobody_can_make_is_refused_in_a_sentence(tmp_path):
+    for resume in (False, True, "auto"):
+        for out, why in (
+            (tmp_path / ("n" * 300), "out: cannot look into .*too long"),
+            ("a\0b", "out must be the path of a folder"),
+        ):
+            with pytest.raises(purerl.ConfigError, match=why):
+                purerl.run(tiny_config(), out=out, resume=resume)
 
 
 @pytest.mark.parametrize("key", [jax.random.PRNGKey(0), 3])

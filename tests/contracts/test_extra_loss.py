@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import purerl
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.keys import update_keys
 from purerl.report.page import folder_page
 from tests.contracts.test_algorithms import KEY, SMALL, small
 from tests.helpers import StopAfter, assert_same_bits, slow_but
@@ -116,6 +117,29 @@ def test_the_gradient_is_that_of_the_coefficient_times_the_mean():
         strict=True,
     ):
         np.testing.assert_allclose(with_term, own - 0.1 * 3.0 * before, atol=1e-6)
+
+
+@struct.dataclass
+class Drawn:
+    """The first number of its key."""
+
+    coef: float = 0.0
+
+    def __call__(self, params, batch, apply, key):
+        return jax.random.uniform(key) * jnp.ones_like(batch.reward)
+
+
+def test_terms_over_a_whole_rollout_draw_from_the_key_that_learning_draws_from():
+    # The fourth key of the update; the numbers are those of `keys` and `losses.extra`.
+    terms = {"one": Drawn(), "two": Drawn()}
+    algorithm = purerl.make_algorithm(small("vpg", extra_loss=terms))
+    state, step = algorithm.init(KEY), jax.jit(algorithm.step)
+    for _ in range(2):
+        key = jax.random.fold_in(update_keys(state, 4)[3], np.uint32(2**32 - 1))
+        state, metrics = step(state)
+        for number, name in enumerate(terms):
+            drawn = jax.random.uniform(jax.random.fold_in(key, number))
+            np.testing.assert_allclose(metrics[name], drawn, rtol=1e-6)
 
 
 @struct.dataclass

@@ -58,6 +58,12 @@ def test_files_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
     text.write_text("no weights")
     with pytest.raises(ConfigError, match=r"file of DiscoRL's weights.*text\.npz"):
         DiscoRule.load(text)
+    with text.open("wb") as file:  # One array, as of an .npy file.
+        np.save(file, np.zeros(3))
+    with pytest.raises(ConfigError, match=r"text\.npz.*one array"):
+        DiscoRule.load(text)
+    with pytest.raises(ConfigError, match=r"text\.npz.*is no file that"):
+        serialise.load_part(text)
 
     def saved(**changes):
         path = tmp_path / "changed.npz"

@@ -163,5 +163,12 @@ def test_an_extended_search_keeps_what_auto_stood_for(tmp_path):
     assert asked == 32.0
     whole = config.replace(total_timesteps=16 * 8, epsilon_steps=asked)
     assert_same_bits(outcome(result), outcome(search(whole)))
-    # The same call goes on, and finds everything trained.
+    # The same call goes on, and finds everything trained; that of a longer search, in
+    # which exploration would decay over other steps, is another one, by these alone.
     assert_same_bits(outcome(extended()), outcome(result))
+    with pytest.raises(purerl.ConfigError) as error:
+        search(config.replace(total_timesteps=16 * 8), out=tmp_path)
+    assert "epsilon_steps is 32.0 there and 'auto' here" in str(error.value)
+    assert "num_envs" not in str(error.value) and "tau" not in str(error.value)
+    again = config.replace(total_timesteps=16 * 8, epsilon_steps=asked)
+    assert_same_bits(outcome(search(again, out=tmp_path)), outcome(result))

@@ -56,6 +56,19 @@ def test_a_run_its_folder_and_the_command_play_the_same(run, capsys):
         np.testing.assert_allclose(numbers, expected, atol=0.051)
 
 
+def test_a_few_lines_say_what_was_played(run):
+    played = purerl.evaluate(run, episodes=4)
+    returns = played.episode_return.mean(1)
+    title, agents, cut = repr(played).splitlines()
+    assert title == f"Evaluated: {played.title}"
+    ends = f"range of 2: {returns.min():.1f} to {returns.max():.1f}"
+    assert agents == f"  2 agents: mean return {returns.mean():.1f} ({ends})"
+    assert cut.split()[0] == str(played.cut_episodes.sum())
+    lost = played._replace(diverged_at=np.array([7, -1]))
+    assert f"  2 agents: mean return {returns[1]:.1f}\n" in f"{lost}\n"
+    assert "  seed 3 diverged in update 8" in repr(lost)
+
+
 def test_with_the_keys_of_the_training_the_episodes_are_those_of_the_run(run):
     for index, seed in enumerate(run.seeds):
         key = evaluation_key(agent(run, index))

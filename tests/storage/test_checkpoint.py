@@ -52,6 +52,13 @@ def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
         checkpoint.restore(tmp_path, 2)
 
 
+def test_one_array_in_the_place_of_a_checkpoint_is_damage(tmp_path):
+    with (tmp_path / "1.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(purerl.ConfigError, match=r"1\.npz is damaged .it is one array"):
+        checkpoint.restore(tmp_path)
+
+
 def test_a_bit_that_says_encrypted_is_damage(tmp_path):
     checkpoint.save(tmp_path, 1, TREE, keep=1)
     path = tmp_path / "1.npz"

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.atomic import open_arrays
 from purerl.config import ConfigError
 from purerl.learning.averages import pmean
 from purerl.learning.small_networks import dense, signed_log
@@ -415,9 +416,9 @@ def read(path: str, sha256: str = "") -> tuple[Params, str]:
 def _layers(path: str, content: bytes) -> Params:
     """The layers of a file; arrays must be there, finite, and fit one another."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        with open_arrays(io.BytesIO(content)) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise _unfit(path, f"is no .npz file of arrays ({error})") from None
     found = {}
     for name, theirs in _PUBLISHED.items():
