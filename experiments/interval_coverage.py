@@ -1,6 +1,6 @@
 """The coverage of 95% intervals of a mean of few runs: four methods compared.
 
-    python experiments/interval_coverage.py [--repeats 2000]
+    python experiments/interval_coverage.py [--repeats 2000] [--pooled]
 
 Samples of n runs are drawn from distributions whose mean is known, and the share of
 samples is counted whose interval holds that mean. The distributions stand for scores
@@ -19,15 +19,22 @@ over seeds:
 
 The last column is what `purerl` prints, `purerl.report.statistics.mean_interval`: the
 studentised bootstrap from ten runs, below them the range of the runs and no interval.
+
+With `--pooled` it is of statistics of several tasks: samples of n runs of each of M
+tasks, with one of these distributions in every task. *Percentile* is the stratified
+percentile bootstrap; *printed* is what `purerl.report.statistics.estimates` returns,
+whose percentiles lie further out.
 """
 
 from collections.abc import Callable
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from frame import markdown, mean_interval, options
 from scipy import stats
 
+from purerl.report import statistics
 from purerl.report.statistics import REACH
 
 RUNS = (2, 3, 4, 5, 8, 10, 12, 16, 32)
@@ -157,16 +164,72 @@ def coverage(name: str, runs: int, repeats: int) -> dict[str, str]:
     return {**found, "printed": shown}
 
 
+POOLED = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
+SHAPES = (  # Statistic, runs of each task, tasks.
+    ("iqm", 10, 1),
+    ("iqm", 16, 1),
+    ("mean", 10, 2),
+    ("iqm", 10, 5),
+    ("iqm", 5, 8),
+)
+POPULATION = 4_000_000  # Runs from which the interquartile mean is known.
+
+
+def truth(name: str, statistic: str) -> float:
+    """Return the statistic of the distribution itself."""
+    draw, mean, _ = DISTRIBUTIONS[name]
+    if statistic == "mean":
+        return mean
+    runs = draw(np.random.default_rng(1), (POPULATION, 1))
+    return statistics.aggregate(runs, statistic)
+
+
+def pooled_coverage(
+    name: str, statistic: str, runs: int, tasks: int, repeats: int
+) -> tuple[float, float]:
+    """Return the share of samples whose interval holds the truth, by both methods."""
+    known, rng = truth(name, statistic), np.random.default_rng(0)
+    inside = np.zeros(2)
+    for number in range(repeats):
+        scores = DISTRIBUTIONS[name][0](rng, (runs, tasks))
+        scores = np.sort(scores, axis=0)
+        draw = statistics.statistic_of(scores, statistic)
+        draws = statistics.bootstrap(
+            draw, np.isfinite(scores), statistics.RESAMPLES, number
+        )
+        plain = np.quantile(draws, (0.025, 0.975))
+        printed = statistics.estimate(
+            scores, statistic, resamples=statistics.RESAMPLES, seed=number
+        )
+        for method, (low, high) in enumerate((plain, (printed.low, printed.high))):
+            inside[method] += low <= known <= high
+    percentile, shown = inside / repeats
+    return float(percentile), float(shown)
+
+
 def main() -> None:
     """Print the table."""
-    repeats = options(__doc__, repeats=(2_000, "samples of each")).repeats
-    heads = [*METHODS, "seen", "printed"]
-    rows = [
-        [name, runs, *map(coverage(name, runs, repeats).get, heads)]
-        for name in DISTRIBUTIONS
-        for runs in RUNS
-    ]
-    print("\n".join(markdown(["scores", "runs", *heads], rows)))
+    asked = options(
+        __doc__,
+        repeats=(2_000, "samples of each"),
+        pooled=(False, "statistics of several tasks"),
+    )
+    if asked.pooled:
+        heads = ["scores", "statistic", "runs", "tasks", "percentile", "printed"]
+        rows: list[list[Any]] = [
+            [*(name, *shape), *(f"{x:.3f}" for x in found)]
+            for name in POOLED
+            for shape in SHAPES
+            for found in [pooled_coverage(name, *shape, asked.repeats)]
+        ]
+    else:
+        heads = ["scores", "runs", *METHODS, "seen", "printed"]
+        rows = [
+            [name, runs, *map(coverage(name, runs, asked.repeats).get, heads[2:])]
+            for name in DISTRIBUTIONS
+            for runs in RUNS
+        ]
+    print("\n".join(markdown(heads, rows)))
 
 
 if __name__ == "__main__":

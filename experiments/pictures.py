@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from frame import mean_interval
 
+from purerl.report import style as style
 from purerl.report.plots import save as save
-from purerl.report.plots import style as style
 
 legend_below = style.legend_below
 

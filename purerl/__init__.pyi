@@ -35,8 +35,8 @@ from purerl.contrib.bandit import BanditConfig as BanditConfig
 from purerl.contrib.disco import DiscoConfig as DiscoConfig
 from purerl.contrib.distil import Distilled as Distilled
 from purerl.contrib.distil import distil as distil
-from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.programs import Members as Members
+from purerl.execution.programs import share_programs as share_programs
 from purerl.export import export_policy as export_policy
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult

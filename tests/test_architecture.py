@@ -23,6 +23,8 @@ LAYERS = (
         "purerl.precision",
         "purerl.tracing",
         "purerl.scale.host",
+        "purerl.errors",
+        "purerl.fields",
         "purerl.config",
         "purerl.keys",
         "purerl.metrics",
@@ -70,10 +72,11 @@ LAYERS = (
     # Statistics, tables and pictures of plain arrays and datasets.
     (
         "purerl.report.statistics",
+        "purerl.report.style",
+        "purerl.report.search_plots",
         "purerl.report.plots",
         "purerl.report.drawing",
         "purerl.report.sweep_data",
-        "purerl.report.comparison",
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),

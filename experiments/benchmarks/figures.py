@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import ROOT, read
 from contenders import ppo_config
-from gpu_table import timed
+from gpu_day import timed
 
 from purerl.contrib.hardware import estimate
 from purerl.train import bind

@@ -6,22 +6,35 @@ run) and `env_steps` stand in the table of speeds. What fails becomes a row with
 """
 
 import math
+import os
+import queue
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import yaml
 from bench import Measure, Run, calls, last_returns, peer_program, train
 from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
 from kernel_text import read
 from off_policy_speed import DQN, dqn_numbers
+from same_numbers import for_brax, for_purejaxrl, for_rejax
 
+import purerl
 from purerl import presets
 from purerl.contrib.hardware.estimate import RESERVED
+from purerl.storage import checkpoint
+
+# isort: split
+import brax_peer
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
@@ -219,3 +232,194 @@ def _seconds(program: Any, argument: jax.Array) -> float:
     """The least of five timed calls, after one that warms up."""
     measure = calls(lambda: program(argument))
     return min([measure(number).seconds for number in range(6)][1:])
+
+
+# isort: split
+
+EPOCHS = 1_000  # Of brax's training, more than are ever measured.
+# Next to nothing, on environments without physics.
+TOY: dict[str, Any] = {
+    "num_envs": 4,
+    "num_steps": 8,
+    "num_epochs": 1,
+    "num_minibatches": 2,
+    "total_timesteps": 64,
+}
+
+
+def config_of(preset: str, changes: dict[str, Any], is_toy: bool = False) -> Any:
+    """Return a preset with other numbers, all of which its peers can have, too."""
+    config: Any = presets.load(preset).replace(
+        **changes, num_evaluations=0, anneal_learning_rate=False
+    )
+    if is_toy:
+        suite = config.env.partition("/")[0]
+        env = "brax/fast" if suite == "brax" else config.env
+        config = config.replace(**TOY, env=env)
+        if config.reset_scheme == "pool":
+            config = config.replace(reset_pool_size=4)
+    per_update = config.num_envs * config.num_steps
+    whole = config.total_timesteps // per_update * per_update
+    return purerl.resolve(config.replace(total_timesteps=whole))
+
+
+def measure_preset(day: Day, agents: int, preset: str, changes: dict[str, Any]) -> None:
+    """PPO by the three stacks with the same numbers, no evaluations.
+
+    Args:
+        day: What the part was given.
+        agents: Number of agents.
+        preset: The preset.
+        changes: Numbers in place of those of the preset.
+    """
+    config = config_of(preset, changes, day.is_toy)
+    envs = f"{config.num_envs:,} environments"
+    row = about(f"PPO, {config.env}, {envs}", "purerl", agents, config)
+    contend(day, row, lambda: trained(config, agents))
+    contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=for_rejax(config))
+    contend_purejaxrl(day, row, partial(for_purejaxrl, config))
+
+
+def measure_brax(day: Day, steps: int) -> None:
+    """The preset of PPO on brax, beside brax's own PPO with the same numbers."""
+    config = config_of("ppo-brax", {"total_timesteps": steps}, day.is_toy)
+    row = about(f"PPO, {config.env}", "purerl", 1, config)
+    contend(day, row, lambda: trained(config, 1))
+    contend(day, row | {"who": "brax's own PPO"}, lambda: brax_program(config))
+
+
+def brax_program(config: Any) -> tuple[Measure, float]:
+    """Begin brax's training; return what lets it go on for the steps of the config.
+
+    It compiles its program anew in every call, so it is called once, and pauses after
+    every part. It ends with this process.
+    """
+    ended: queue.Queue[Exception | None] = queue.Queue()
+    turn = threading.Semaphore(0)
+
+    def pause(step: int, *_: Any) -> None:
+        if step:  # It also reports before the first one.
+            ended.put(None)
+            turn.acquire()
+
+    def learn() -> None:
+        try:
+            train_brax(config, pause)
+        except Exception as error:
+            ended.put(error)
+
+    def wait() -> float:
+        began = time.perf_counter()
+        if error := ended.get():
+            raise error
+        return time.perf_counter() - began
+
+    def measure(seed: int) -> Run:
+        del seed
+        turn.release()
+        return Run(wait())
+
+    threading.Thread(target=learn, daemon=True).start()
+    first = wait()
+    return measure, max(0.0, first - measure(0).seconds)
+
+
+def train_brax(config: Any, pause: Any) -> None:
+    """Train by brax with the numbers of a config.
+
+    Args:
+        config: The config.
+        pause: A function of the steps so far and more, called every so many steps.
+    """
+    import flax.linen as nn
+    from brax.training.agents.ppo.networks import make_ppo_networks
+
+    sizes = tuple(config.hidden_sizes)
+    networks = partial(
+        make_ppo_networks,
+        policy_hidden_layer_sizes=sizes,
+        value_hidden_layer_sizes=sizes,
+        activation=getattr(nn, config.activation),
+    )
+    brax_peer.train(
+        (config.env.rpartition("/")[2], config.env_kwargs["backend"]),
+        **for_brax(config),
+        network_factory=networks,
+        num_timesteps=config.total_timesteps * EPOCHS,
+        num_evals=EPOCHS + 1,
+        run_evals=False,
+        policy_params_fn=pause,
+    )
+
+
+BITS = ("--seeds", "64")
+TOY_BITS = (
+    *("--seeds", "2", "--total-timesteps", "640", "--num-envs", "2"),
+    *("--num-steps", "16", "--hidden-sizes", "8", "--num-minibatches", "2"),
+)
+
+
+def measure_bits(day: Day) -> None:
+    """Train, train again, kill and resume; add what was equal."""
+    words = [
+        *("train", "--preset", "ppo-cartpole", "--num-evaluations", "0"),
+        *(TOY_BITS if day.is_toy else BITS),
+        *("--segment-updates", "4" if day.is_toy else "20"),
+        *("--checkpoint-seconds", "0", "--no-progress"),
+    ]
+    first, cached, anew, killed = (
+        day.folder / name for name in ("first", "cached", "anew", "killed")
+    )
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(day.folder / "cache")}
+    for folder, variables in ((first, cache), (cached, cache), (anew, {})):
+        began = time.perf_counter()
+        wait_for(start([*words, "--out", str(folder)], variables))
+        _add(day, folder, first, {"process_seconds": time.perf_counter() - began})
+    was_killed = kill(start([*words, "--out", str(killed)], cache), killed)
+    if was_killed:
+        wait_for(start(["train", "--resume", str(killed)], cache))
+    _add(day, killed, first, {"was_killed": was_killed})
+
+
+def start(words: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start `purerl` with some variables; without a cache where they name none."""
+    environment = {**os.environ, "PURERL_COMPILE_CACHE": "off"}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    command = [sys.executable, "-m", "purerl", *words]
+    return subprocess.Popen(command, env=environment | variables)
+
+
+def wait_for(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a process.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    if process.wait():
+        raise RuntimeError(f"{process.args} ended with {process.returncode}")
+
+
+def kill(process: subprocess.Popen[bytes], folder: Path) -> bool:
+    """Kill a run after its first checkpoint; False where it was over before."""
+    while process.poll() is None:
+        if (folder / "checkpoints").exists() and checkpoint.steps(
+            folder / "checkpoints"
+        ):
+            process.kill()
+            process.wait()
+            return True
+        time.sleep(0.005)
+    wait_for(process)
+    return False
+
+
+def _add(day: Day, folder: Path, first: Path, more: dict[str, Any]) -> None:
+    updates, state = checkpoint.restore(folder / "checkpoints")
+    _, expected = checkpoint.restore(first / "checkpoints")
+    differ = [name for name in expected if not _same(expected[name], state[name])]
+    row = {"run": folder.name, "updates": updates, "is_equal": not differ}
+    day.add(row | {"arrays_that_differ": differ[:8]} | more)
+
+
+def _same(one: np.ndarray, two: np.ndarray) -> bool:
+    return one.dtype == two.dtype and one.tobytes() == two.tobytes()

@@ -22,7 +22,7 @@ from typing import Any
 
 import bench
 import gpu_day
-import gpu_stacks
+import gpu_parts
 import jax
 from gpu_kernels import numbers
 from same_numbers import for_purejaxrl, for_rejax
@@ -57,7 +57,7 @@ def config_of(name: str) -> Any:
     """Return the config of a row."""
     if name in gpu_day.PRESETS:
         *_, preset, changes = gpu_day.PRESETS[name]
-        return gpu_stacks.config_of(preset, changes)
+        return gpu_parts.config_of(preset, changes)
     changes = SAME if name == "ppo-cartpole" else {}
     return presets.load(name).replace(num_evaluations=0, **changes)
 

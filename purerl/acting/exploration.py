@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from purerl.accelerator import columns
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
-from purerl.config.fields import AUTO, FRACTION, POSITIVE, Check, one_of
+from purerl.fields import AUTO, FRACTION, POSITIVE, Check, one_of
 from purerl.networks import observe
 from purerl.types import Array
 

@@ -37,14 +37,14 @@ from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.pieces import reject_stateless_act
 from purerl.algorithms.replay_config import OffPolicyConfig
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
-from purerl.config.fields import (
+from purerl.envs.base import Environment
+from purerl.envs.spaces import without_far_ends
+from purerl.fields import (
     FRACTION,
     POSITIVE_OR_NONE,
     SIZES,
     Check,
 )
-from purerl.envs.base import Environment
-from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.losses import extra

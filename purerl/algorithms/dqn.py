@@ -56,7 +56,8 @@ from purerl.algorithms import (
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.replay_config import PrioritisedConfig, ReplayConfig
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
-from purerl.config.fields import (
+from purerl.envs.base import Environment
+from purerl.fields import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -65,7 +66,6 @@ from purerl.config.fields import (
     Check,
     one_of,
 )
-from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean

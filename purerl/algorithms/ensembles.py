@@ -44,9 +44,15 @@ from purerl.algorithms.actor_critic import (
 from purerl.algorithms.off_policy import Batch, Learner
 from purerl.algorithms.replay_config import PrioritisedConfig
 from purerl.algorithms.replayed_memory import HEAD, WithMemory
-from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
-from purerl.config.fields import FEW, NON_NEGATIVE, Check
-from purerl.config.validation import is_concrete
+from purerl.config import (
+    ConfigError,
+    check_idle,
+    config_dataclass,
+    dynamic,
+    is_concrete,
+    static,
+)
+from purerl.fields import FEW, NON_NEGATIVE, Check
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount, change_or_wait

@@ -36,8 +36,8 @@ from purerl.algorithms import checks, network_config, on_policy, policy_gradient
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import AUTO, NON_NEGATIVE, POSITIVE, POSITIVE_OR_NONE
 from purerl.envs.base import Environment
+from purerl.fields import AUTO, NON_NEGATIVE, POSITIVE, POSITIVE_OR_NONE
 from purerl.learning import averages
 from purerl.networks import observe
 from purerl.networks.distributions import is_discrete, make_head

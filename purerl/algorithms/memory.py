@@ -40,7 +40,7 @@ from purerl.acting.rollout import Memories, of_actor
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import config_dataclass, is_auto, number_of, static
-from purerl.config.fields import AUTO, NON_NEGATIVE, POSITIVE, SIZES, WIDTH, Check
+from purerl.fields import AUTO, NON_NEGATIVE, POSITIVE, SIZES, WIDTH, Check
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
 from purerl.networks import memories, observe

@@ -51,8 +51,8 @@ from purerl.algorithms.actor_critic import LOG_STD, ActorCriticConfig, Agent, bu
 from purerl.algorithms.actor_critic import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import config_dataclass, dynamic, static
-from purerl.config.fields import POSITIVE, POSITIVE_OR_NONE, one_of
 from purerl.envs.base import Environment
+from purerl.fields import POSITIVE, POSITIVE_OR_NONE, one_of
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount

@@ -14,7 +14,7 @@ import numpy as np
 
 from purerl import networks
 from purerl.config import TrainConfig, config_dataclass, dynamic, static
-from purerl.config.fields import LAYERS, POSITIVE, Check, one_of
+from purerl.fields import LAYERS, POSITIVE, Check, one_of
 from purerl.networks import modules, observe
 from purerl.types import Array
 

@@ -34,9 +34,9 @@ from purerl.algorithms import checks, on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
+from purerl.fields import FRACTION, POSITIVE, one_of
 from purerl.keys import update_keys
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule

@@ -21,8 +21,8 @@ from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
 from purerl.config import config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.envs.base import Environment
+from purerl.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.learning import averages, optimiser
 from purerl.learning.returns import gae
 from purerl.losses.value import SquaredError

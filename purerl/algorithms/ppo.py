@@ -26,14 +26,14 @@ from purerl.algorithms.memory import MemoryConfig, has_memory
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import config_dataclass, dynamic, is_auto, static
-from purerl.config.fields import (
+from purerl.envs.base import Environment
+from purerl.fields import (
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
     by_actions,
     values_by_actions,
 )
-from purerl.envs.base import Environment
 from purerl.learning.averages import RewardScale, means, standardise
 from purerl.losses.policy import ClipDrift
 from purerl.losses.value import ClippedSquaredError

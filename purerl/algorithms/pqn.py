@@ -38,8 +38,8 @@ from purerl.algorithms import memory as memories
 from purerl.algorithms.memory import MemoryConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, LAYERS, POSITIVE, POSITIVE_OR_NONE
 from purerl.envs.base import Environment
+from purerl.fields import FRACTION, LAYERS, POSITIVE, POSITIVE_OR_NONE
 from purerl.learning import averages
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error

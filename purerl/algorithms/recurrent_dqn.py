@@ -46,8 +46,8 @@ from purerl.algorithms.memory import CORE, MemoryFields
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.algorithms.pieces import reject_stateless_act
 from purerl.config import ConfigError, check_idle, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, LAYERS, NON_NEGATIVE, POSITIVE
 from purerl.envs.base import Environment
+from purerl.fields import FRACTION, LAYERS, NON_NEGATIVE, POSITIVE
 from purerl.keys import init_keys
 from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from purerl.algorithms.memory import NONE, has_memory
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import MAX_ENV_STEPS, ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, Check
+from purerl.fields import FRACTION, NON_NEGATIVE, POSITIVE, Check
 from purerl.losses.check import check_value_loss
 from purerl.losses.value import SquaredError
 from purerl.types import Array

@@ -60,8 +60,8 @@ from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.memory import has_memory
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, POSITIVE, POSITIVE_OR_NONE
 from purerl.envs.base import Environment
+from purerl.fields import FRACTION, POSITIVE, POSITIVE_OR_NONE
 from purerl.learning import optimiser
 from purerl.learning.averages import after, pmean
 from purerl.learning.branches import StepCount

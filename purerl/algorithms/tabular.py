@@ -34,8 +34,8 @@ from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
 from purerl.algorithms import every_step, pieces
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, POSITIVE, one_of
 from purerl.envs.base import Environment
+from purerl.fields import FRACTION, POSITIVE, one_of
 from purerl.keys import init_keys
 from purerl.learning.averages import after, pmean, psum
 from purerl.types import Algorithm, Array, Metrics

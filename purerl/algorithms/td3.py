@@ -41,8 +41,8 @@ from purerl.algorithms.actor_critic import Agent, build
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import config_dataclass, dynamic, static
-from purerl.config.fields import NON_NEGATIVE, POSITIVE, Check
 from purerl.envs.base import Environment
+from purerl.fields import NON_NEGATIVE, POSITIVE, Check
 from purerl.keys import env_draw
 from purerl.learning import optimiser
 from purerl.learning.averages import pmean

@@ -37,8 +37,8 @@ from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.own_terms import AddGradient
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.config.fields import POSITIVE, one_of
 from purerl.envs.base import Environment
+from purerl.fields import POSITIVE, one_of
 from purerl.learning import optimiser
 from purerl.learning.averages import RewardScale, after, pmean, standardise
 from purerl.learning.optimiser import frozen_in

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import os
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from purerl.cli import flags, settings
 from purerl.config import ConfigError
 from purerl.envs.registry import SUITES, is_on_host
 from purerl.scale.devices import default_lanes, make_workers, num_cores
-from purerl.storage.folders import versions
+from purerl.storage.folders import version_of, versions
 
 
 @flags.command
@@ -90,9 +89,10 @@ def main_doctor() -> int:
         settings.take_what_there_is()
     workers, cache = make_workers(), settings.compile_cache_dir()
     lanes = (f"{default_lanes(num, workers)} for {num}" for num in (1, 16, 1024))
+    loaded = (f"{x} {version_of(x) or '(not installed)'}" for x in OPTIONAL)
     rows = {
         "versions": ", ".join(f"{name} {of}" for name, of in versions().items()),
-        "loaded when used": ", ".join(map(_version, OPTIONAL)),
+        "loaded when used": ", ".join(loaded),
         "asked for": f"JAX_PLATFORMS={platforms}" if platforms else "",
         "devices": ", ".join(map(_about, jax.local_devices())),
         "CPU cores": f"{num_cores()} usable of {os.cpu_count()}",
@@ -112,13 +112,6 @@ def main_doctor() -> int:
     words = f"! {problem}" if problem else "no problems found"
     console.print(words, style="yellow" if problem else None, markup=False)
     return 1 if lacking else 0  # JAX lacks what was asked for.
-
-
-def _version(package: str) -> str:
-    try:
-        return f"{package} {metadata.version(package)}"
-    except metadata.PackageNotFoundError:
-        return f"{package} (not installed)"
 
 
 def _about(device: Any) -> str:

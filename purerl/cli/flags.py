@@ -11,7 +11,7 @@ import inspect
 import re
 import warnings
 from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Annotated, Any, Literal, get_type_hints
@@ -40,12 +40,6 @@ from purerl.config import (
 from purerl.networks import modules
 from purerl.runner import options as tools
 
-
-def option(text: str) -> object:
-    """Return what makes an option of a field."""
-    return tyro.conf.arg(help=text)
-
-
 Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
 """The type of an option that may be given several times."""
 
@@ -53,39 +47,36 @@ RunOrAgent = Annotated[
     tyro.conf.Positional[str],
     tyro.conf.arg(metavar="RUN[:SEED]", help="Folder of a run, or one of its agents."),
 ]
-Algorithm = Annotated[str, option(f"Algorithm, one of {', '.join(ALGORITHMS)}.")]
-ConfigFile = Annotated[
-    Path | None, option("YAML file of the config that the flags change.")
-]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Dry:
     """The flag of commands that can say what they would cost."""
 
-    dry_run: Annotated[
-        bool, option("Say what the command would cost here, and stop.")
-    ] = False
+    dry_run: bool = tools.option(
+        False, "Say what the command would cost here, and stop."
+    )
 
 
-def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) -> type:
-    """Return a dataclass of the flags of a tool's options, for tyro.
+def flags_of(
+    options: type, tool: str, defaults: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Return the name, type and default of the flags of a class of options, for tyro.
 
     Args:
         options: The dataclass of the options.
+        tool: The name of the tool, which helps speak of.
         defaults: Defaults of flags in place of their own, by name of the option.
     """
     types = {field.name: field.type for field in dataclasses.fields(options)}
-    fields = []
     for name, known in tools.options_of(options).items():
         for flag in known.flags:
             kind = types[name] if flag.kind is None else flag.kind
             kind = Repeated if kind is tools.Repeated else kind
-            text = flag.help.replace("{tool}", options.tool)
+            text = flag.help.replace("{tool}", tool)
             about = tyro.conf.arg(name=flag.word, metavar=flag.metavar, help=text)
-            default = dataclasses.field(default=defaults.get(name, flag.default))
-            fields.append((flag.name or name, Annotated[kind, about], default))
-    return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
+            default = defaults.get(name, flag.default)
+            yield flag.name or name, Annotated[kind, about], default
 
 
 def of_call(function: Callable, without: Collection[str] = (), **own: Any) -> type:
@@ -125,29 +116,28 @@ def command(function: Callable[..., int | None]) -> Callable[[Sequence[str]], in
 class ConfigSource:
     """Options of the config that a command starts from."""
 
-    algorithm: Algorithm = "ppo"
-    preset: Annotated[
-        str | None,
-        option(f"Preset that the flags change: {', '.join(presets.names())}."),
-    ] = None
-    config: ConfigFile = None
+    algorithm: str = tools.option("ppo", f"Algorithm, one of {', '.join(ALGORITHMS)}.")
+    preset: str | None = tools.option(
+        None, f"Preset that the flags change: {', '.join(presets.names())}."
+    )
+    config: Path | None = tools.option(
+        None, "YAML file of the config that the flags change."
+    )
 
 
 @dataclasses.dataclass(kw_only=True)
 class Processes:
     """Options of commands that several processes run together."""
 
-    coordinator: Annotated[
-        str | None,
-        option("Address of process 0, host:port, where SLURM or MPI do not say it."),
-    ] = None
-    num_processes: Annotated[
-        int | None,
-        option("Number of processes in all, where SLURM or MPI do not say it."),
-    ] = None
-    process: Annotated[
-        int | None, option("Number of this process, where SLURM or MPI do not say it.")
-    ] = None
+    coordinator: str | None = tools.option(
+        None, "Address of process 0, host:port, where SLURM or MPI do not say it."
+    )
+    num_processes: int | None = tools.option(
+        None, "Number of processes in all, where SLURM or MPI do not say it."
+    )
+    process: int | None = tools.option(
+        None, "Number of this process, where SLURM or MPI do not say it."
+    )
 
 
 _MAPPINGS = {"env_kwargs": '{"backend": "spring"}', "env_params": '{"length": 0.5}'}
@@ -189,11 +179,10 @@ def parser_class(
         ConfigError: a value of the config that its field cannot have, and so no flag.
     """
     found: dict[str, tuple[str, Any, Any]] = {}
-    for kind in (options, *more):
-        is_tool = issubclass(kind, tools.Options)
-        own = flags_of(kind, defaults) if is_tool else kind
-        for field in dataclasses.fields(own):
-            found.setdefault(field.name, ("execution", field.type, field.default))
+    tool = getattr(options, "tool", "")
+    for owner in (options, *more):
+        for name, kind, default in flags_of(owner, tool, defaults):
+            found.setdefault(name, ("execution", kind, default))
     for field in dataclasses.fields(config):
         _check_default(field, getattr(config, field.name))
         kind, default = _flag(field, getattr(config, field.name))

@@ -6,7 +6,7 @@ The flags of such a command are the options of its tool, and the fields of the c
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +28,7 @@ from purerl.population import pbt as populations
 from purerl.report import plots, sweep_data, tables
 from purerl.report.page import train_command
 from purerl.runner.arguments import check_seeds
+from purerl.runner.options import option
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
@@ -44,10 +45,7 @@ KINDS = {"compare": folders.COMPARISON, "evolve": "evolution"}
 GOES_ON = "Run the same command with --out FOLDER after a kill: it goes on."
 Planned = tuple[list[Part], str]
 Shown = tuple[list[Table], list[str]]
-
-
-def _config(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
-    return base_config(argv), {}
+Start = Callable[[Sequence[str]], tuple[TrainConfig, dict[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Tool:
     plan: Callable[[Any], Planned]
     show: Callable[[Any], Shown]
     shared: tuple[type, ...] = ()
-    start: Callable[[Sequence[str]], tuple[TrainConfig, dict[str, Any]]] = _config
+    start: Start = lambda argv: (base_config(argv), {})
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit status."""
@@ -221,14 +219,11 @@ def show_evolution(result: purerl.EvolutionResult) -> Shown:
 class Evolution:
     """Presets are those of evolutions too."""
 
-    preset: Annotated[
-        str | None,
-        flags.option(
-            f"Preset of an evolution: {', '.join(evolutions.names())}; or of the "
-            "config alone, which the flags change: "
-            f"{', '.join(presets.names())}."
-        ),
-    ] = None
+    preset: str | None = option(
+        None,
+        f"Preset of an evolution: {', '.join(evolutions.names())}; or of the config "
+        f"alone, which the flags change: {', '.join(presets.names())}.",
+    )
 
 
 def _evolution(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:

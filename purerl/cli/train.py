@@ -7,14 +7,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import config_class, name_of
 from purerl.cli import flags, settings
-from purerl.cli.flags import ConfigSource, option
+from purerl.cli.flags import ConfigSource
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware import estimate as estimates
 from purerl.execution import dry_run
@@ -29,6 +29,7 @@ from purerl.execution.memory import require_listing
 from purerl.execution.programs import segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.options import memory_limit_option, option
 from purerl.runner.result import RunResult, summary
 from purerl.runner.run import RunOptions, run
 from purerl.runner.start import Start, read_start, with_values_of_start
@@ -41,13 +42,11 @@ from purerl.train import bind
 class Absent:
     """The option of commands that plan for a device that is not here."""
 
-    device: Annotated[
-        str | None,
-        option(
-            "Device to estimate for, without running anything: "
-            f"{', '.join(estimates.names())}, or a YAML file that describes one."
-        ),
-    ] = None
+    device: str | None = option(
+        None,
+        "Device to estimate for, without running anything: "
+        f"{', '.join(estimates.names())}, or a YAML file that describes one.",
+    )
 
 
 Show = Callable[[Sequence[dry_run.Part], Any, str], None]
@@ -254,11 +253,11 @@ def _draw(result: RunResult) -> None:
 class FindLanes:
     """Measure training throughput over lane widths, for `--lanes`."""
 
-    widths: Annotated[
-        tuple[int, ...], option("Widths to measure; powers of two if not given.")
-    ] = ()
-    seconds: Annotated[float, option("Seconds of measurement per width.")] = 2.0
-    memory_limit: Annotated[str | None, option(flags.tools.MEMORY_LIMIT)] = None
+    widths: tuple[int, ...] = option(
+        (), "Widths to measure; powers of two if not given."
+    )
+    seconds: float = option(2.0, "Seconds of measurement per width.")
+    memory_limit: str | None = memory_limit_option()
 
 
 def main_lanes(argv: Sequence[str]) -> int:

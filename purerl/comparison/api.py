@@ -26,7 +26,7 @@ import numpy as np
 from purerl import hooks, serialise
 from purerl.algorithms import name_of
 from purerl.comparison import result as results
-from purerl.comparison.result import Comparison, Trained
+from purerl.comparison.result import WORDS, Comparison, Trained
 from purerl.comparison.settings import (
     Losses,
     Setting,
@@ -38,14 +38,12 @@ from purerl.comparison.settings import (
     settings_of,
 )
 from purerl.config import ConfigError, TrainConfig, is_auto, part_kind
-from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.memory import require_listing, worker_limit
-from purerl.execution.programs import crossed
+from purerl.execution.programs import BlockCompiler, crossed, current_cache
 from purerl.meta.fitness import Accumulator, MetricMean
-from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds, num_seeds
 from purerl.runner.options import (
     FIXED,

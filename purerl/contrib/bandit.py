@@ -37,9 +37,9 @@ from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
 from purerl.algorithms import Entry, every_step, pieces
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic, static
-from purerl.config.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
+from purerl.fields import FRACTION, NON_NEGATIVE, POSITIVE, one_of
 from purerl.keys import init_keys
 from purerl.types import Algorithm, Array, Metrics
 

@@ -13,10 +13,18 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from purerl.execution.cache import ProgramCache, current_cache
 from purerl.execution.curves import Segment
 from purerl.execution.memory import num_bytes, require_together
-from purerl.execution.programs import Block, Members, Program, cut, fill, rekey
+from purerl.execution.programs import (
+    Block,
+    Members,
+    Program,
+    ProgramCache,
+    current_cache,
+    cut,
+    fill,
+    rekey,
+)
 from purerl.scale.devices import Worker, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound

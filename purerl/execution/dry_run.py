@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 
-from purerl.execution.cache import current_cache
 from purerl.execution.format import (
     format_bytes,
     format_count,
@@ -14,7 +13,7 @@ from purerl.execution.format import (
     with_noun,
 )
 from purerl.execution.memory import least_bytes
-from purerl.execution.programs import Members, Program, segment_length
+from purerl.execution.programs import Members, Program, current_cache, segment_length
 from purerl.scale.devices import (
     Worker,
     default_lanes,

@@ -58,14 +58,6 @@ def free_memory(worker: Worker) -> float:
     return available_memory()
 
 
-def all_free_memory(workers: Sequence[Worker]) -> float:
-    """Return the bytes that are free on all devices of some workers."""
-    if workers[0].device.platform == "cpu":  # one memory, however many devices
-        return free_memory(workers[0])
-    by_device = {worker.device: worker for worker in workers}
-    return sum(free_memory(worker) for worker in by_device.values())
-
-
 def parse_bytes(text: str | float | None) -> float | None:
     """Read bytes from a number or from words such as `2GB`, `512MiB`.
 
@@ -175,7 +167,10 @@ def require_together(
         ConfigError: with both sizes.
     """
     need = memory.chunk(lanes, blocks, min(len(workers), blocks))
-    free = all_free_memory(workers)
+    by_device = {worker.device: worker for worker in workers}
+    if workers[0].device.platform == "cpu":  # one memory, however many devices
+        by_device = {workers[0].device: workers[0]}
+    free = sum(map(free_memory, by_device.values()))
     if need > free:
         raise ConfigError(
             f"memory: {blocks * lanes:,} agents at once need {format_bytes(need)}, and "

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, shown, tried
-from purerl.config.base import term_name
+from purerl.config import ConfigError, shown, term_name, tried
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
 from purerl.types import Array, Metrics, PyTree

@@ -11,7 +11,7 @@ from flax import struct
 
 from purerl import schedules
 from purerl.config import ConfigError, dynamic, static
-from purerl.config.fields import FRACTION, POSITIVE_OR_NONE
+from purerl.fields import FRACTION, POSITIVE_OR_NONE
 from purerl.learning.small_networks import (
     dense,
     is_random,

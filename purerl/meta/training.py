@@ -24,11 +24,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
 from purerl.execution.dry_run import Part
 from purerl.execution.memory import require_together
-from purerl.execution.programs import Members, Program, crossed
+from purerl.execution.programs import BlockCompiler, Members, Program, crossed
 from purerl.meta.fitness import Accumulator, OwnFitness, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts

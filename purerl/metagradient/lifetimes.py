@@ -18,8 +18,7 @@ import numpy as np
 import optax
 
 from purerl.algorithms.outer import OuterLoss
-from purerl.config import ConfigError, TrainConfig, check_mapping
-from purerl.config.validation import is_concrete
+from purerl.config import ConfigError, TrainConfig, check_mapping, is_concrete
 from purerl.meta.genome import Names
 from purerl.metagradient import api
 from purerl.precision import in_32_bits

@@ -22,8 +22,14 @@ from purerl.metagradient import api
 from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
-from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
-from purerl.train.binding import check_environment_stays
+from purerl.train import (
+    Bound,
+    bind,
+    check_environment_stays,
+    check_key,
+    check_time_limit,
+    evaluate_agent,
+)
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 

@@ -25,7 +25,7 @@ from purerl.population import search as common
 from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Hyper, Space
 from purerl.report import plots
-from purerl.report.plots.searches import last_known
+from purerl.report.search_plots import last_known
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import drive

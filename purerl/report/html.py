@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from purerl.atomic import write_atomic
-from purerl.report.plots import style
+from purerl.report import style
 from purerl.report.sweep_data import label
 from purerl.storage import folders
 

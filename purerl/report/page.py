@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import hooks, serialise
 from purerl.algorithms import name_of
-from purerl.comparison.result import Comparison, find_comparison
+from purerl.comparison.result import Comparison, find_comparison, notes
 from purerl.config import PART_KINDS, ConfigError, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
 from purerl.meta.result import EvolutionResult
@@ -23,7 +23,6 @@ from purerl.population.halving import HalvingResult
 from purerl.population.pbt import PBTResult
 from purerl.population.search import Result
 from purerl.report import html, plots, sweep_data, tables
-from purerl.report.comparison import notes
 from purerl.report.folder import look
 from purerl.report.playing import can_render
 from purerl.report.shown import Shown

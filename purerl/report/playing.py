@@ -22,8 +22,18 @@ from purerl.population.search import BestMember
 from purerl.precision import in_32_bits
 from purerl.randomisation import is_random
 from purerl.report import html as pages
-from purerl.report.drawing import canvas, film
-from purerl.report.drawing.scenes import Drawing, drawing_of, moment_of
+from purerl.report.drawing import (
+    FORMATS,
+    HEIGHT,
+    PAGE,
+    WIDTH,
+    Drawing,
+    Film,
+    check_format,
+    drawing_of,
+    moment_of,
+    write_film,
+)
 from purerl.report.folder import read_result
 from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import Best, RunResult, load_run, mean_return
@@ -341,15 +351,15 @@ def render(
     kind, path = _where(saved, out, format, is_page=is_page)
     drawing = _brax_drawing(inside, kind) if is_page else drawing_of(inside)
     fps = required("fps", drawing.fps if fps is None else fps)
-    if kind != film.PAGE:
-        film.check_format(kind, fps)
+    if kind != PAGE:
+        check_format(kind, fps)
     steps = max_steps or bound.plan.eval_max_steps
     played = record_agents(saved, bound, drawing, episodes, steps, episode_seed)
-    made = film.Film(titles, played, drawing)
-    if kind == film.PAGE:
+    made = Film(titles, played, drawing)
+    if kind == PAGE:
         _write_brax_page(path, made, inside)
     else:
-        film.write_film(path, made, kind, fps)
+        write_film(path, made, kind, fps)
     returns, lengths = map(np.asarray, (played.episode_return, played.episode_length))
     found = returns[:, -1], lengths, len(made.times)
     return Rendering(path, saved.seeds, *found, saved.diverged_at)
@@ -461,7 +471,7 @@ def _where(
     saved: RunResult, out: str | Path | None, kind: str | None, *, is_page: bool
 ) -> tuple[str, Path]:
     """Format and path of the video; a page is possible, and the default, of brax."""
-    formats = (film.PAGE, *film.FORMATS) if is_page else film.FORMATS
+    formats = (PAGE, *FORMATS) if is_page else FORMATS
     suffix = Path(out).suffix.lstrip(".").lower() if out else ""
     kind = kind or suffix or formats[0]
     if kind not in formats:
@@ -489,14 +499,14 @@ def _brax_drawing(env: Any, kind: str) -> Drawing:
     try:
         fps = brax_pictures.steps_per_second(env)
         draw: Any = None
-        if kind != film.PAGE:
-            draw = brax_pictures.drawer(env, canvas.WIDTH, canvas.HEIGHT)
+        if kind != PAGE:
+            draw = brax_pictures.drawer(env, WIDTH, HEIGHT)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return Drawing(draw, min(50, fps), keep)
 
 
-def _write_brax_page(path: Path, made: film.Film, env: Any) -> None:
+def _write_brax_page(path: Path, made: Film, env: Any) -> None:
     """Write a page with a section for each episode, and there a view of each agent."""
     from purerl.envs.adapters import brax_pictures
 

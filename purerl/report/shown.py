@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from purerl.config import ConfigError
 from purerl.report import html as pages
-from purerl.report.plots import style
-from purerl.report.plots.runs import Line
-from purerl.report.plots.style import Picture
+from purerl.report import style
+from purerl.report.plots import Line
+from purerl.report.style import Picture
 
 if TYPE_CHECKING:
     import pandas as pd

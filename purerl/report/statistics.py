@@ -55,7 +55,7 @@ RESAMPLES = 2_000
 INTERVAL = "95% interval"
 FEWEST = 10  # With fewer runs than this the range is given.
 # With so many runs of each of several tasks, and so many of all of them together, the
-# interval of a pooled statistic holds its level (`experiments/pooled_coverage.py`).
+# interval of a pooled statistic holds its level (`interval_coverage.py --pooled`).
 FEWEST_OF_MANY, POOLED = 5, 40
 # A resample of equal runs has no standard error, and its t is infinite: no end of an
 # interval lies further from the mean than so many standard errors, or beyond all runs.

@@ -11,9 +11,9 @@ from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.population.search import BestMember
 from purerl.report import statistics
-from purerl.report.plots.runs import env_of
+from purerl.report.plots import env_of
 from purerl.report.statistics import mean_interval, nanmean
-from purerl.report.sweep_data import SCORE, Scores, env_name, label, read_scores, short
+from purerl.report.sweep_data import Scores, env_name, label, read_scores, short
 from purerl.runner.result import RunResult
 from purerl.space.axes import in_words
 
@@ -208,7 +208,7 @@ def best_rows(
     return [*map(short, scores.names), "mean", heading, "IQM", "lost"], rows
 
 
-def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) -> Table:
+def best_table(dataset: "xr.Dataset", top: int = TOP) -> Table:
     """Tabulate the best configurations: mean, its interval or range, IQM, lost members.
 
     What counts for a lost member, and which are left out, is that of `best_rows`.
@@ -216,12 +216,11 @@ def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) ->
     Args:
         dataset: Dataset of a sweep.
         top: Number of configurations at most.
-        metric: Name of the variable.
 
     Raises:
-        ConfigError: no such metric, or no score yet.
+        ConfigError: no score yet.
     """
-    scores = read_scores(dataset, metric)
+    scores = read_scores(dataset)
     num, seeds = scores.scores.shape
     headings, shown = best_rows(scores, top)
     missing = f"; {scores.missing}" if scores.missing else ""

@@ -13,7 +13,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_count, with_noun
 from purerl.metrics import decimals
 from purerl.report import plots
-from purerl.report.plots.runs import Line, env_of, run_lines
+from purerl.report.plots import Line, env_of, run_lines
 from purerl.report.shown import Shown, View, stated
 from purerl.report.statistics import mean_interval
 from purerl.runner import manifest

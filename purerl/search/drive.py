@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort, train_until
 from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.execution.memory import fitting_lanes
+from purerl.execution.programs import current_cache
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.report import plots

@@ -26,7 +26,6 @@ from purerl.networks import modules
 from purerl.runner.arguments import as_seed
 from purerl.runner.options import Repeated, option
 from purerl.scale.devices import required
-from purerl.serialise import parts
 
 
 class Uniform(NamedTuple):
@@ -173,7 +172,7 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
 def _of_file(name: str, value: Any) -> Any:
     """Return the part that a file holds, which may change; other values as they are."""
     kind = part_kind(name) if isinstance(value, str) else None
-    is_file = kind is not None and value.strip().endswith(parts.SUFFIXES)
+    is_file = kind is not None and value.strip().endswith(serialise.SUFFIXES)
     return serialise.parse_part(value, kind or "") if is_file else value
 
 

@@ -93,9 +93,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
             raise ValueError("no mapping in it")
         if values.pop(CHECKSUM, None) != _digest(path, values):
             raise ValueError("its checksum differs")
-    except RecursionError:
-        raise ConfigError(f"{path} is damaged (nested too deeply). {remedy}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None
     return values
 

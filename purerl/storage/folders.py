@@ -101,13 +101,16 @@ def refusal(folder: Path, kind: str, why: str) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of what the bits of results depend on."""
-    installed = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            installed[name] = "not installed"
-    return installed
+    installed = {name: version_of(name) or "not installed" for name in PACKAGES}
+    return {"python": platform.python_version(), **installed}
+
+
+def version_of(package: str) -> str:
+    """Return the version of a package; empty where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def made_with() -> dict[str, Any]:

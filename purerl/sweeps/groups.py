@@ -30,8 +30,12 @@ from purerl.config import (
 from purerl.randomisation import is_random
 from purerl.space.points import split, with_algorithm, with_static
 from purerl.tracing import read_by
-from purerl.train import Bound, bind, check_may_move, check_time_limit, evaluate_agent
-from purerl.train.reads import (
+from purerl.train import (
+    Bound,
+    bind,
+    check_may_move,
+    check_time_limit,
+    evaluate_agent,
     first_state,
     nothing_reads,
     read_by_start,

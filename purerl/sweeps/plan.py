@@ -20,8 +20,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_mapping
-from purerl.execution import cache
-from purerl.execution.cache import BlockCompiler, current_cache
+from purerl.execution import programs as program_cache
 from purerl.execution.dry_run import rate
 from purerl.execution.memory import (
     MemoryModel,
@@ -29,7 +28,14 @@ from purerl.execution.memory import (
     require_listing,
     worker_limit,
 )
-from purerl.execution.programs import Members, Program, every, segment_length
+from purerl.execution.programs import (
+    BlockCompiler,
+    Members,
+    Program,
+    current_cache,
+    every,
+    segment_length,
+)
 from purerl.precision import as_here, in_32_bits
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import (
@@ -333,7 +339,7 @@ class Compiler:
 
         def fitted(index: int) -> Program | None:
             # The first one is built in any case, also where another thread was faster.
-            if index and (is_full.is_set() or cache.is_nearly_full()):
+            if index and (is_full.is_set() or program_cache.is_nearly_full()):
                 is_full.set()
                 return None
             if is_stopped():

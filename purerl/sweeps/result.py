@@ -15,8 +15,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.execution.format import say, with_noun
 from purerl.report import plots, sweep_data
-from purerl.report.plots.runs import Line
-from purerl.report.plots.sweeps import sweep_lines
+from purerl.report.plots import Line, sweep_lines
 from purerl.report.shown import Shown, View, stated
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import (
     Curves,
@@ -23,7 +22,7 @@ from purerl.execution.curves import (
 )
 from purerl.execution.format import format_bytes
 from purerl.execution.memory import worker_limit
-from purerl.execution.programs import Program, every, segment_length
+from purerl.execution.programs import Program, current_cache, every, segment_length
 from purerl.hooks import reports
 from purerl.runner.arguments import check_seeds
 from purerl.scale import devices

@@ -10,11 +10,17 @@ import purerl
 from purerl import losses
 from purerl.comparison import api
 from purerl.comparison import result as results
-from purerl.comparison.result import Comparison, Trained, chance_of, clear_of_zero
+from purerl.comparison.result import (
+    ALL,
+    ERRORS,
+    Comparison,
+    Trained,
+    chance_of,
+    clear_of_zero,
+)
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import statistics
-from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4

@@ -8,9 +8,9 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.comparison.result import WORDS
 from purerl.meta import fitness as evolution
 from purerl.population import search as population
-from purerl.report.comparison import WORDS
 from purerl.search import folder as folder_of_search
 from purerl.search.fitness import check_fitness
 from purerl.tuning import options

@@ -8,8 +8,7 @@ import dataclasses
 import jax
 import pytest
 
-from purerl.train import bind
-from purerl.train.reads import read_by_start, read_by_updates
+from purerl.train import bind, read_by_start, read_by_updates
 from purerl.types import Schedule
 from tests.contracts.tools import rows
 

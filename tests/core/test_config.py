@@ -20,9 +20,9 @@ from purerl.config import (
     apply_overrides,
     config_dataclass,
     static_fields,
+    validate_fields,
 )
-from purerl.config.errors import PEERS
-from purerl.config.validation import validate_fields
+from purerl.errors import PEERS
 from purerl.randomisation import Uniform
 from purerl.train import bind
 from tests.helpers import assert_same_bits, tiny_config

@@ -15,8 +15,7 @@ from purerl.config import ConfigError, apply_overrides
 from purerl.learning import optimiser
 from purerl.schedules import Constant, Cosine, Linear, Piecewise, WarmUp
 from purerl.sweeps.groups import group_points
-from purerl.train import bind
-from purerl.train.binding import follow_schedules
+from purerl.train import bind, follow_schedules
 from purerl.types import Algorithm
 from tests.helpers import tiny_config
 

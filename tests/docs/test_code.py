@@ -10,7 +10,7 @@ from PIL import Image
 import purerl
 from purerl.envs.adapters.brax import brax_envs
 from purerl.meta.setup import EvolveOptions, make_setup
-from purerl.report.drawing import scenes
+from purerl.report import drawing
 from purerl.train import bind
 from tests.docs import pages
 from tests.helpers import assert_same_bits
@@ -30,7 +30,7 @@ def here(tmp_path, monkeypatch):
     """What pages write, they write here; what they register is gone afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    monkeypatch.setattr(scenes, "_DRAWINGS", dict(scenes._DRAWINGS))
+    monkeypatch.setattr(drawing, "_DRAWINGS", dict(drawing._DRAWINGS))
     monkeypatch.setattr(brax_envs, "_envs", dict(brax_envs._envs))
     known = dict(purerl.envs.wrappers.WRAPPERS)
     monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)

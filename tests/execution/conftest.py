@@ -4,9 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from purerl.execution.cache import ProgramCache
 from purerl.execution.cohort import make_cohort
-from purerl.execution.programs import Members
+from purerl.execution.programs import Members, ProgramCache
 from purerl.train import bind
 from tests.helpers import tiny_config
 

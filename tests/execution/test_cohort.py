@@ -5,10 +5,18 @@ import numpy as np
 import pytest
 
 from purerl.execution import cohort as cohorts
-from purerl.execution.cache import ProgramCache, share_programs
 from purerl.execution.cohort import Job, advance, make_cohort, stream
 from purerl.execution.curves import Curves
-from purerl.execution.programs import Members, Program, crossed, cut, every, fill
+from purerl.execution.programs import (
+    Members,
+    Program,
+    ProgramCache,
+    crossed,
+    cut,
+    every,
+    fill,
+    share_programs,
+)
 from purerl.scale.devices import make_workers
 from purerl.train import bind
 from tests.execution.conftest import LANES, SEGMENT, UPDATES
@@ -183,7 +191,7 @@ def test_a_program_is_known_by_all_that_it_is_compiled_from(
     built = []
     monkeypatch.setattr(Program, "__init__", lambda self, *a: built.append(a))
     # The process of the tests may hold many programs already.
-    monkeypatch.setattr("purerl.execution.cache.is_nearly_full", lambda: False)
+    monkeypatch.setattr("purerl.execution.programs.is_nearly_full", lambda: False)
     cache, workers = ProgramCache(), make_workers()
     block = members.block(0, LANES)
     first = cache.get(bound, block, SEGMENT, workers)

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.execution.curves import Curves, Segment
 from purerl.metrics import held
-from purerl.report.plots.runs import learning_curve
+from purerl.report.plots import learning_curve
 from purerl.report.statistics import curve
 from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group

@@ -4,9 +4,8 @@ import weakref
 
 import pytest
 
-from purerl.execution import cache
-from purerl.execution.cache import ProgramCache
-from purerl.execution.programs import Program
+from purerl.execution import programs as compiled
+from purerl.execution.programs import Program, ProgramCache
 from purerl.scale.devices import make_workers
 
 
@@ -17,13 +16,13 @@ def test_half_of_the_mappings_that_linux_allows_are_nearly_all(
     for name, text in {"_MAPPINGS": "a line\n" * used, "_LIMIT": "20\n"}.items():
         path = tmp_path / name
         path.write_text(text)
-        monkeypatch.setattr(cache, name, path)
-    assert cache.is_nearly_full() == is_full
+        monkeypatch.setattr(compiled, name, path)
+    assert compiled.is_nearly_full() == is_full
 
 
 def test_other_systems_do_not_count_mappings(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_LIMIT", tmp_path / "missing")
-    assert not cache.is_nearly_full()
+    monkeypatch.setattr(compiled, "_LIMIT", tmp_path / "missing")
+    assert not compiled.is_nearly_full()
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def alive(monkeypatch):
     """The programs in memory, of which the process has room for three."""
     programs = weakref.WeakSet()
     monkeypatch.setattr(Program, "__init__", lambda self, *a: programs.add(self))
-    monkeypatch.setattr(cache, "is_nearly_full", lambda: len(programs) > 3)
+    monkeypatch.setattr(compiled, "is_nearly_full", lambda: len(programs) > 3)
     return programs
 
 

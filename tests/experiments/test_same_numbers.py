@@ -5,7 +5,7 @@ from pathlib import Path
 
 import gpu_day
 import pytest
-from gpu_stacks import config_of
+from gpu_parts import config_of
 from same_numbers import for_brax, for_purejaxrl, for_rejax
 
 

@@ -16,7 +16,7 @@ import pytest
 import studies
 import study
 
-from purerl.report.plots import style
+from purerl.report import style
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
 # What a study needs that is not installed with the tests.

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl import losses, serialise
 from purerl.config import ConfigError
-from purerl.report.plots import learned as loss_plots
+from purerl.report import search_plots as loss_plots
 from tests.helpers import assert_same_bits
 
 

@@ -14,7 +14,6 @@ from purerl.config import ConfigError
 from purerl.envs.swingup import Motion
 from purerl.randomisation import Uniform
 from purerl.report import drawing
-from purerl.report.drawing import canvas, film, scenes
 
 PAPER, DUSK = "#ffffff", "#2b333d"
 
@@ -34,7 +33,7 @@ def rgb(colour):
 def test_the_tip_of_cartpoles_pole_is_where_geometry_says(x, theta):
     params = envs.CartPole().default_params
     state = SimpleNamespace(x=x, theta=theta)
-    picture = scenes.cartpole(state, params)
+    picture = drawing.cartpole(state, params)
     assert picture.shape == (240, 320, 3) and picture.dtype == np.uint8
     scale = 320 / (2.5 * 2.4)  # pixels of a metre
 
@@ -43,11 +42,11 @@ def test_the_tip_of_cartpoles_pole_is_where_geometry_says(x, theta):
         right, up = x + share * math.sin(theta), share * math.cos(theta)
         return 160 + scale * right, 120 - scale * (up - 0.25 * 2.4)
 
-    assert at(picture, *pixel(0.99)) == canvas.YELLOW
-    assert at(picture, *pixel(0.6)) == canvas.YELLOW
+    assert at(picture, *pixel(0.99)) == drawing.YELLOW
+    assert at(picture, *pixel(0.6)) == drawing.YELLOW
     assert at(picture, *pixel(1.12)) == PAPER
     column, row = pixel(-0.1)  # in the cart, under the hinge
-    assert at(picture, column, row) == canvas.DARK
+    assert at(picture, column, row) == drawing.DARK
     if theta:
         mirrored = 2 * (160 + scale * x) - pixel(0.99)[0]
         assert at(picture, mirrored, pixel(0.99)[1]) == PAPER
@@ -58,21 +57,21 @@ def test_swingups_pole_hangs_or_stands(theta, row):
     params = envs.make("CartpoleSwingup-v0").default_params
     zero = jnp.float32(0)
     state = SimpleNamespace(motion=Motion(zero, zero, jnp.float32(theta), zero))
-    picture = scenes.swingup(state, params)
+    picture = drawing.swingup(state, params)
     scale = 320 / (2 * 1.8 + 0.6)
-    assert at(picture, 160, 120 + row * 0.9 * scale) == canvas.YELLOW
+    assert at(picture, 160, 120 + row * 0.9 * scale) == drawing.YELLOW
     assert at(picture, 160, 120 - row * 0.9 * scale) == PAPER
 
 
 def test_a_pendulums_angle_is_counter_clockwise_from_upright():
     params = SimpleNamespace(l=1.0, max_torque=2.0)
     state = SimpleNamespace(theta=math.pi / 2, last_u=0.0)
-    picture = scenes.pendulum(state, params)
-    assert at(picture, 160 - 0.9 * 96, 120) == canvas.BLUE  # 240 / 2.5 pixels a metre
+    picture = drawing.pendulum(state, params)
+    assert at(picture, 160 - 0.9 * 96, 120) == drawing.BLUE  # 240 / 2.5 pixels a metre
     assert at(picture, 160 + 0.9 * 96, 120) == PAPER
-    turned = scenes.pendulum(SimpleNamespace(theta=0.0, last_u=2.0), params)
-    other = scenes.pendulum(SimpleNamespace(theta=0.0, last_u=-2.0), params)
-    orange = [(p == rgb(canvas.ORANGE)).all(-1) for p in (turned, other)]
+    turned = drawing.pendulum(SimpleNamespace(theta=0.0, last_u=2.0), params)
+    other = drawing.pendulum(SimpleNamespace(theta=0.0, last_u=-2.0), params)
+    orange = [(p == rgb(drawing.ORANGE)).all(-1) for p in (turned, other)]
     assert orange[0][:, :150].any() and not orange[0][:, 170:].any()
     assert orange[1][:, 170:].any() and not orange[1][:, :150].any()
 
@@ -81,19 +80,19 @@ def test_acrobots_elbow_and_tip():
     """The first link to the right, the second hanging from it."""
     params = envs.make("Acrobot-v1").default_params
     state = SimpleNamespace(joint_angle1=math.pi / 2, joint_angle2=-math.pi / 2)
-    picture = scenes.acrobot(state, params)
+    picture = drawing.acrobot(state, params)
     scale = 240 / 4.6
-    assert at(picture, 160 + 0.5 * scale, 120) == canvas.BLUE
-    assert at(picture, 160 + scale, 120 + 0.5 * scale) == canvas.SKY
+    assert at(picture, 160 + 0.5 * scale, 120) == drawing.BLUE
+    assert at(picture, 160 + scale, 120 + 0.5 * scale) == drawing.SKY
     assert at(picture, 160 + scale, 120 - 0.5 * scale) == PAPER
-    assert at(picture, 40, 120 - scale) == canvas.GREEN  # 1 above the hinge
+    assert at(picture, 40, 120 - scale) == drawing.GREEN  # 1 above the hinge
 
 
 @pytest.mark.parametrize("position", [-0.5, 0.2, -1.0])
 def test_the_car_is_on_the_hill(position):
     params = envs.make("MountainCar-v0").default_params
-    picture = scenes.mountain_car(SimpleNamespace(position=position), params)
-    blue = np.argwhere((picture == rgb(canvas.BLUE)).all(-1)).mean(0)
+    picture = drawing.mountain_car(SimpleNamespace(position=position), params)
+    blue = np.argwhere((picture == rgb(drawing.BLUE)).all(-1)).mean(0)
     scale = min(320 / (1.2 * 1.8), 240 / 1.35)
     column = 160 + scale * (position + 0.3)
     row = 120 - scale * (0.45 * math.sin(3 * position) + 0.55 - 0.62)
@@ -112,7 +111,7 @@ def cells(picture, rows, columns):
 
 
 SKY, YELLOW, GREEN, GREY, ORANGE = (
-    getattr(canvas, name) for name in ("SKY", "YELLOW", "GREEN", "GREY", "ORANGE")
+    getattr(drawing, name) for name in ("SKY", "YELLOW", "GREEN", "GREY", "ORANGE")
 )
 # Options, shape, state, and colours of cells by the name of the environment.
 CLIFF = dict.fromkeys(((3, column) for column in range(1, 10)), "#9c4a2f")
@@ -163,19 +162,19 @@ def test_cells_of_a_grid_have_the_colours_of_what_stands_there(name):
 def test_an_observed_grid_has_a_colour_for_each_channel():
     grid = np.zeros((2, 3, 10))
     grid[0, 1, 1] = grid[1, 2, [0, 2]] = grid[1, 0, 9] = 1
-    picture = scenes.observation(grid, None)
-    first, second = canvas.CHANNELS[:2]
+    picture = drawing.observation(grid, None)
+    first, second = drawing.CHANNELS[:2]
     # The first of several lies above; colours begin again.
     expected = [[DUSK, second, DUSK], [second, DUSK, first]]
     assert cells(picture, 2, 3) == expected
-    np.testing.assert_array_equal(scenes.observation(picture, None), picture)
+    np.testing.assert_array_equal(drawing.observation(picture, None), picture)
 
 
 def test_a_game_is_kept_as_its_grid_inside_wrappers():
     env = envs.wrap(envs.make("Breakout-MinAtar"), ("FrameStack(2)",))
     params = env.default_params
     obs, state = env.reset(jax.random.key(0), params)
-    moment = scenes.moment_of(env, drawing.drawing_of(env), params, state, obs)
+    moment = drawing.moment_of(env, drawing.drawing_of(env), params, state, obs)
     assert moment.state.shape == (10, 10, 4)
 
 
@@ -185,30 +184,30 @@ def bandit():
     found, params = drawing.drawing_of(env), env.default_params
     obs, state = env.reset(jax.random.key(0), params)
     state = state.replace(values=jnp.array([2.0, -1.0]))
-    return found.draw(*scenes.moment_of(env, found, params, state, obs))
+    return found.draw(*drawing.moment_of(env, found, params, state, obs))
 
 
 def observation():
-    return scenes.bars({"a": np.array([2.0]), "b": np.array([-1.0])}, None)
+    return drawing.bars({"a": np.array([2.0]), "b": np.array([-1.0])}, None)
 
 
 @pytest.mark.parametrize("make", [observation, bandit])
 def test_a_bar_is_as_high_as_its_number(make):
     picture = make()
     # 210 - 34 pixels, half of them above the line; the largest number fills its half.
-    blue = (picture == rgb(canvas.BLUE)).all(-1).any(1).sum()
-    orange = (picture == rgb(canvas.ORANGE)).all(-1).any(1).sum()
+    blue = (picture == rgb(drawing.BLUE)).all(-1).any(1).sum()
+    orange = (picture == rgb(drawing.ORANGE)).all(-1).any(1).sum()
     assert abs(blue - 88) <= 1 and abs(orange - 44) <= 1
-    assert (picture[:122] == rgb(canvas.BLUE)).all(-1).any()  # positive is up
+    assert (picture[:122] == rgb(drawing.BLUE)).all(-1).any()  # positive is up
 
 
 def test_a_drawing_of_ones_own(monkeypatch):
-    monkeypatch.setattr(scenes, "_DRAWINGS", {})
+    monkeypatch.setattr(drawing, "_DRAWINGS", {})
 
     class Empty(envs.Environment):
         pass
 
-    assert drawing.drawing_of(Empty()).draw is scenes.observation
+    assert drawing.drawing_of(Empty()).draw is drawing.observation
     red = np.full((2, 3, 3), (255, 0, 0), np.uint8)
     drawing.register("Empty", lambda state, params: red + np.uint8(state), fps=7)
     found = drawing.drawing_of(Empty())
@@ -228,8 +227,8 @@ def test_wrappers_are_taken_off_and_drawn_numbers_put_in():
     params = env.default_params.replace(length=Uniform(1.0, 2.0))
     obs, state = env.reset(jax.random.key(0), params)
     found = drawing.drawing_of(env)
-    assert found.draw is scenes.cartpole
-    moment = scenes.moment_of(env, found, params, state, obs)
+    assert found.draw is drawing.cartpole
+    moment = drawing.moment_of(env, found, params, state, obs)
     assert type(moment.state).__name__ == "CartPoleState"
     assert 1.0 <= float(moment.params.length) <= 2.0
     assert found.draw(*moment).shape == (240, 320, 3)
@@ -238,13 +237,13 @@ def test_wrappers_are_taken_off_and_drawn_numbers_put_in():
 def test_small_pictures_keep_their_cells_and_others_are_refused():
     small = np.zeros((2, 2, 3), np.uint8)
     small[0, 1] = 255
-    shown = np.asarray(film.fitted(small))
+    shown = np.asarray(drawing.fitted(small))
     assert shown.shape == (240, 240, 3)
     assert (shown[:120, 120:] == 255).all() and shown.sum() == 3 * 120 * 120 * 255
-    wide = np.asarray(film.fitted(np.zeros((100, 400, 3), np.uint8)))
+    wide = np.asarray(drawing.fitted(np.zeros((100, 400, 3), np.uint8)))
     assert wide.shape == (80, 320, 3)
     with pytest.raises(ConfigError, match=r"uint8 \[height, width, 3\], got float64"):
-        film.fitted(np.zeros((4, 4, 3)))
+        drawing.fitted(np.zeros((4, 4, 3)))
 
 
 DRAWN = {
@@ -269,12 +268,12 @@ def test_a_maze_is_drawn_with_its_level_inside_wrappers():
         level=level, inner=state.inner.replace(position=np.array([1, 1]))
     )
     found = drawing.drawing_of(env)
-    moment = scenes.moment_of(env, found, params, state, obs)
+    moment = drawing.moment_of(env, found, params, state, obs)
     shown = cells(found.draw(*moment), 3, 4)
-    colours = {(0, 3): canvas.GREY, (2, 0): canvas.GREY, (0, 2): canvas.YELLOW}
+    colours = {(0, 3): drawing.GREY, (2, 0): drawing.GREY, (0, 2): drawing.YELLOW}
     for row, column in np.ndindex(3, 4):
-        expected = {(1, 1): canvas.SKY, **colours}.get((row, column), DUSK)
-        assert shown[row][column] in (expected, canvas.LINE)  # where the agent looks
+        expected = {(1, 1): drawing.SKY, **colours}.get((row, column), DUSK)
+        assert shown[row][column] in (expected, drawing.LINE)  # where the agent looks
 
 
 @pytest.mark.slow
@@ -286,7 +285,7 @@ def test_every_environment_is_drawn_from_its_own_states(name):
 
     def play(before, key):
         obs, state = before
-        moment = scenes.moment_of(env, found, params, state, obs)
+        moment = drawing.moment_of(env, found, params, state, obs)
         key_act, key_step = jax.random.split(key)
         action = env.action_space(params).sample(key_act)
         return env.step(key_step, state, action, params)[:2], moment
@@ -296,7 +295,7 @@ def test_every_environment_is_drawn_from_its_own_states(name):
         start = env.reset(key, params)
         _, moments = jax.lax.scan(play, start, jax.random.split(key, 50))
     pictures = [
-        film.fitted(found.draw(*jax.tree.map(lambda x, at=at: x[at], moments)))
+        drawing.fitted(found.draw(*jax.tree.map(lambda x, at=at: x[at], moments)))
         for at in (0, 2, 20, 49)
     ]
     assert all(picture.size == (320, 240) for picture in pictures)

@@ -9,8 +9,7 @@ import xarray as xr
 
 from purerl import losses, optimisers
 from purerl.config import ConfigError
-from purerl.report import plots
-from purerl.report.plots import learned, runs, searches, sweeps
+from purerl.report import plots, search_plots
 from purerl.tuning.result import Row
 from tests.report import synthetic
 
@@ -41,7 +40,7 @@ HALVING = search(
 )
 AXES = ("learning_rate", "gamma")
 LINEAGES = {0: np.array([0, 1, 2])}
-DRAWN = {"learning_rate": plots.style.Axis(log=True), "gamma": plots.style.Axis()}
+DRAWN = {"learning_rate": plots.Axis(log=True), "gamma": plots.Axis()}
 POINTS = [{"learning_rate": 1e-3 * (i + 1), "gamma": 0.9 + 0.01 * i} for i in range(5)]
 TRIALS = [
     Row(i, "complete", i % 3, point, (i % 3,), 1, {}, not i, "")
@@ -85,10 +84,10 @@ FIGURES = [
     (plots.value_loss_figure, (losses.HuberError(1.0),), 2),
     (plots.drift_figure, (losses.ClipDrift(0.1),), 7),
     (plots.optimiser_figure, (optimisers.LearnedOptimiser(),), 3),
-    (searches.study_history, (TRIALS,), 1),
-    (searches.study_importance, (SHARES,), 1),
-    (searches.study_slices, (TRIALS, DRAWN), 2),
-    (searches.study_contour, (TRIALS, DRAWN, AXES), 1),
+    (search_plots.study_history, (TRIALS,), 1),
+    (search_plots.study_importance, (SHARES,), 1),
+    (search_plots.study_slices, (TRIALS, DRAWN), 2),
+    (search_plots.study_contour, (TRIALS, DRAWN, AXES), 1),
 ]
 
 
@@ -109,7 +108,7 @@ def test_a_figure_is_drawn_alone_or_into_axes_of_the_callers(draw, arguments, co
 
 
 def test_every_figure_is_among_the_rows():
-    modules = (learned, runs, searches, sweeps)
+    modules = (plots, search_plots)
     functions = {
         function
         for module in modules

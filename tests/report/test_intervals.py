@@ -1,14 +1,17 @@
 """Intervals that are printed hold their level, or are not called intervals."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from rich.console import Console
 
+from purerl.comparison import result as comparison
 from purerl.config import ConfigError
 from purerl.metrics import decimals
-from purerl.report import comparison, statistics
+from purerl.report import statistics
 from purerl.report.playing import Evaluated
-from purerl.report.plots.runs import learning_curve
+from purerl.report.plots import learning_curve
 from purerl.report.statistics import FEWEST
 from purerl.report.tables import best_table, episodes_table, run_table
 from purerl.tuning import result
@@ -77,11 +80,12 @@ def test_an_interval_under_a_heading_of_a_range_says_so():
     """Five seeds in each of eight environments have an interval, in one a range."""
     numbers = [5.0, 1.0, 9.0]
     row = comparison.Row("CartPole-v1", "evaluation", "a", 5, 0, *numbers * 4, False)
-    assert comparison.cells(row, "range of 5")[1] == "5.00 (1.00 to 9.00)"
+    assert comparison.cells_of(row, "range of 5")[1] == "5.00 (1.00 to 9.00)"
     many = row._replace(environment=comparison.ALL, seeds=40, is_clear=True)
     gap = "+5.00 (+1.00 to +9.00, 95% interval)"
-    assert comparison.cells(many, "range of 5")[3] == gap
-    table = comparison.make_table([row, many], subject="a", baseline="b")
+    assert comparison.cells_of(many, "range of 5")[3] == gap
+    rows = SimpleNamespace(rows=[row, many], seeds=range(5), subject="a", baseline="b")
+    table = comparison.Comparison.table(rows)
     assert f"[bold]{gap}[/bold]" in list(table.columns[3].cells)
 
 

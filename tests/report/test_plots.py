@@ -8,11 +8,9 @@ import xarray as xr
 from matplotlib.text import Text
 
 from purerl.config import ConfigError
-from purerl.report import page, plots, statistics, tables
+from purerl.report import page, plots, statistics, style, tables
 from purerl.report.html import write_page
-from purerl.report.plots import style
-from purerl.report.plots import sweeps as sweep_plots
-from purerl.report.plots.runs import comparison_figure, is_followed
+from purerl.report.plots import comparison_figure, is_followed
 from purerl.report.sweep_data import by_environment, read_scores
 from tests.report import synthetic
 
@@ -90,11 +88,11 @@ def test_a_run_that_failed_is_in_the_curve_of_a_comparison():
 
 
 def test_best_configurations_are_named_by_what_differs(grid):
-    chosen = sweep_plots.choose_lines(read_scores(grid), None, most=2)
+    chosen = plots.choose_lines(read_scores(grid), None, most=2)
     assert chosen[:2] == ("entropy_coef", "learning_rate=1e-3, hidden_sizes=256-256")
     assert [name for name, _ in chosen[2]] == ["0.01", "0"]
     # Of more values than lines, both ends and the best, which is 1e-3.
-    few = sweep_plots.choose_lines(read_scores(grid), "learning_rate", most=3)[2]
+    few = plots.choose_lines(read_scores(grid), "learning_rate", most=3)[2]
     assert [name for name, _ in few] == ["1e-4", "1e-3", "0.01"]
 
 

@@ -22,9 +22,8 @@ from purerl.acting.rollout import step_without_reset
 from purerl.cli import main, results
 from purerl.config import ConfigError
 from purerl.randomisation import Uniform
-from purerl.report import page, plots
-from purerl.report.drawing import Drawing, canvas, film
-from purerl.report.drawing.scenes import Moment
+from purerl.report import drawing, page, plots
+from purerl.report.drawing import Drawing, Moment
 from purerl.report.folder import read_result
 from purerl.report.playing import chosen_seeds
 from purerl.runner.result import load_run
@@ -65,7 +64,7 @@ def test_a_video_shows_the_episodes_of_purerl_evaluate(run, capsys):
     with Image.open(made.path) as image:
         picture = np.asarray(image.convert("RGB")).astype(int)
     assert tuple(picture[-1, 0]) == (255, 255, 255)
-    dark = np.abs(picture - ImageColor.getrgb(canvas.DARK)).max(-1)
+    dark = np.abs(picture - ImageColor.getrgb(drawing.DARK)).max(-1)
     assert (dark <= 4).sum() > 300  # Flat colours are nearly as drawn.
 
     assert main(["render", f"{run.out}:2", "--max-steps", "5"]) == 0
@@ -111,10 +110,10 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
     frames, seconds = ffmpeg.count_frames_and_secs(str(path))
     assert frames == 8 and abs(seconds - 0.8) < 0.05
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    film._ffmpeg.cache_clear()
+    drawing._ffmpeg.cache_clear()
     with pytest.raises(ConfigError, match=r"imageio-ffmpeg.*purerl\[video\]"):
         purerl.render(run.out, format="mp4")
-    film._ffmpeg.cache_clear()
+    drawing._ffmpeg.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_a_film_goes_on_until_the_longest_episode_ends():
         drawn.append(int(state))
         return np.zeros((240, 320, 3), np.uint8)
 
-    shown = film.Film(["a", "b"], recorded([[2, 1], [4, 3]]), Drawing(draw))
+    shown = drawing.Film(["a", "b"], recorded([[2, 1], [4, 3]]), Drawing(draw))
     assert shown.size == (640, 284)
     assert shown.times == [(0, t) for t in range(5)] + [(1, t) for t in range(4)]
     for index in range(len(shown.times)):
@@ -194,12 +193,14 @@ def test_a_drawing_that_fails_leaves_the_old_video(tmp_path):
             return np.zeros((3, 3), np.uint8)
         return np.full((240, 320, 3), state, np.uint8)
 
-    failing = film.Film(["a"], recorded([[5]]), Drawing(draw))
+    failing = drawing.Film(["a"], recorded([[5]]), Drawing(draw))
     with pytest.raises(ConfigError, match="must return a picture"):
-        film.write_film(path, failing, "gif", 10)
+        drawing.write_film(path, failing, "gif", 10)
     assert path.read_bytes() == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["video.gif"]
-    film.write_film(path, film.Film(["a"], recorded([[2]]), Drawing(draw)), "gif", 12)
+    drawing.write_film(
+        path, drawing.Film(["a"], recorded([[2]]), Drawing(draw)), "gif", 12
+    )
     with Image.open(path) as image:
         pauses = []
         for index in range(image.n_frames):
@@ -310,7 +311,7 @@ def test_braxs_page_has_every_moment(tmp_path):
         places = np.array([x["pos"] for x in system["states"]["x"]])
         assert len(places) == length + 1
         assert np.ptp(places, axis=0).max() > 0  # Something moves.
-    assert f"return {film.return_text(made.episode_return[0, 0])}" in text
+    assert f"return {drawing.return_text(made.episode_return[0, 0])}" in text
 
 
 def play_cart(env, params, steps):

@@ -112,7 +112,7 @@ def test_several_results_are_lines_with_intervals_of_one_picture(statistic):
 
 def test_sweeps_bring_their_best_point_and_comparisons_all_settings():
     grid = synthetic.grid()
-    from purerl.report.plots.sweeps import sweep_lines
+    from purerl.report.plots import sweep_lines
 
     (line,) = sweep_lines(grid, "evaluation_return")["CartPole-v1"]
     assert line.name == "learning_rate=1e-3, entropy_coef=0.01, hidden_sizes=256-256"

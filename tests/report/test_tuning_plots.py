@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.report.plots import searches, style
+from purerl.report import search_plots as plots
+from purerl.report import style
 from purerl.tuning.result import Row, TuneResult
 from purerl.tuning.space import Space
 
@@ -43,7 +44,7 @@ def lines(axes):
 
 
 def test_history_shows_every_trial_where_it_is(result):
-    found = lines(searches.study_history(result.rows).axes)
+    found = lines(plots.study_history(result.rows).axes)
     points = [[0, 3], [1, 1], [3, 5], [4, 4], [6, 2]]
     assert found["complete"].get_xydata().tolist() == points
     assert found["best so far"].get_ydata().tolist() == [3, 3, 5, 5, 5, 5]
@@ -52,14 +53,14 @@ def test_history_shows_every_trial_where_it_is(result):
 
 
 def test_importance_has_a_bar_per_axis_the_longest_on_top(result):
-    axes = searches.study_importance(result.importance).axes
+    axes = plots.study_importance(result.importance).axes
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == [0.1, 0.25, 0.65]
     assert [t.get_text() for t in axes.get_yticklabels()][-1] == "gamma"
 
 
 def test_slices_mark_the_best_on_every_axis(result, space):
-    figure, _ = searches.study_slices(result.rows, space.drawn())
+    figure, _ = plots.study_slices(result.rows, space.drawn())
     stars = [axes.get_lines()[0].get_xydata()[0] for axes in figure.axes[:3]]
     np.testing.assert_allclose(stars[0], [8e-4, 5.0])
     np.testing.assert_allclose(stars[1], [0.93, 5.0])
@@ -68,7 +69,7 @@ def test_slices_mark_the_best_on_every_axis(result, space):
 
 
 def test_contours_are_of_pairs_of_the_most_important_axes(result, space):
-    figure, _ = searches.study_figures(result.rows, result.importance, space.drawn())[
+    figure, _ = plots.study_figures(result.rows, result.importance, space.drawn())[
         "contour"
     ]
     pairs = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes[:3]]
@@ -81,21 +82,21 @@ def test_contours_are_of_pairs_of_the_most_important_axes(result, space):
 
 def test_a_smooth_surface_is_the_score_where_one_trial_is(monkeypatch):
     at = np.array([0.0, 1.0])
-    monkeypatch.setattr(searches, "CELLS", 3)
-    surface, near = searches._smooth(at, at, np.array([2.0, 6.0]))
+    monkeypatch.setattr(plots, "CELLS", 3)
+    surface, near = plots._smooth(at, at, np.array([2.0, 6.0]))
     np.testing.assert_allclose(np.diag(surface), [2.0, 4.0, 6.0], atol=1e-6)
     assert near[0, 0] == 1.0 and near[0, 2] < 1e-6
     # Shares of the width of the picture, which is larger by a tenth.
-    line, shares = searches._line(style.Axis(log=True), np.array([1e-4, 1e-3, 1e-2]))
+    line, shares = plots._line(style.Axis(log=True), np.array([1e-4, 1e-3, 1e-2]))
     np.testing.assert_allclose(shares, [1 / 22, 0.5, 21 / 22])
     np.testing.assert_allclose(line[1], 1e-3)
-    line, shares = searches._line(style.Axis(names=["a", "b"]), np.array([1.0]))
+    line, shares = plots._line(style.Axis(names=["a", "b"]), np.array([1.0]))
     np.testing.assert_allclose((*line, *shares), [-0.5, 0.5, 1.5, 0.75])
 
 
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
-    assert searches.study_figures(rows, result.importance, space.drawn()) == {}
+    assert plots.study_figures(rows, result.importance, space.drawn()) == {}
     none = dataclasses.replace(result, rows=rows)
     assert "<table" in none._repr_html_() and "<svg" not in none._repr_html_()
     with pytest.raises(purerl.ConfigError, match="no trial of the study is complete"):
@@ -127,5 +128,5 @@ def test_a_logarithmic_axis_has_few_round_ticks(low, high, ticks):
 def test_parts_are_labelled_by_their_class_where_it_tells_them_apart(names, labels):
     figure = style.new_figure()
     axes = figure.subplots()
-    searches.Axis(False, names).set_up(axes, "x")
+    plots.Axis(False, names).set_up(axes, "x")
     assert [text.get_text() for text in axes.get_xticklabels()] == labels

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.execution import cache
+from purerl.execution import programs as compiled
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
 from purerl.sweeps import loop, plan, store
@@ -113,7 +113,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
 ):
     together = run_sweep(tiny, GROUPS, seeds=2)
     # As in a process that can hold one program more, and then none.
-    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
+    monkeypatch.setattr(compiled, "is_nearly_full", lambda: True)
     programs, most, compile_ = weakref.WeakSet(), [], Program.__init__
 
     def compile_and_count(self, *args):
@@ -138,7 +138,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
 
 def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
     together = run_sweep(tiny, GROUPS, seeds=2)
-    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
+    monkeypatch.setattr(compiled, "is_nearly_full", lambda: True)
     out, save, saved = tmp_path / "sweep", store.save, []
 
     def save_and_interrupt(*args):

@@ -84,7 +84,7 @@ def load_device(name: str | Path) -> Device:
             f"one, got {str(name)!r}."
         )
     try:
-        fields = serialise.read_yaml(serialise.read_file(path))
+        fields = serialise.read_yaml(path.read_text())
         numbers = [float(fields[each]) for each in NUMBERS]
         sources = {each: str(fields["sources"][each]) for each in NUMBERS}
     except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:

@@ -17,7 +17,7 @@ from flax import struct
 from flax.core import FrozenDict
 from jax.core import Tracer
 
-from purerl.config.errors import check_known, shortest
+from purerl.errors import check_known, shortest
 
 
 @jax.tree_util.register_static
@@ -103,7 +103,7 @@ def dynamic(
     Args:
         moves: Whether the number may be a schedule; False for one that says itself how
             something moves. Numbers that no update reads are found by tracing:
-            `train.reads`.
+            `train.read_by_updates`.
         stays: Whether the number must be the same in a whole run, because what was
             learned means something else with another one.
     """
@@ -174,14 +174,12 @@ def _same(value: Any, other: Any) -> bool:
         return True
     leaves, structure = jax.tree.flatten(value)
     others, of_other = jax.tree.flatten(other)
-    return structure == of_other and all(map(_same_leaf, leaves, others))
-
-
-def _same_leaf(value: Any, other: Any) -> bool:
-    if value is other:
-        return True
-    same: Any = np.shape(value) == np.shape(other) and value == other
-    return bool(same.all() if hasattr(same, "all") else same)
+    if structure != of_other:
+        return False
+    return all(
+        x is y or (np.shape(x) == np.shape(y) and np.all(x == y))
+        for x, y in zip(leaves, others, strict=True)
+    )
 
 
 ConfigT = TypeVar("ConfigT")
