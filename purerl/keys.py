@@ -128,5 +128,6 @@ def env_draw(
 def _fold_in_each(key: Array, first: Array, count: int) -> Array:
     if not 1 <= count <= _EACH:
         raise ValueError(f"There are {_EACH} keys of a kind, not {count}.")
-    numbers = first + jnp.arange(count, dtype=jnp.uint32)
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    # All of them at every place, so that a program has one form of this computation.
+    numbers = first + jnp.arange(_EACH, dtype=jnp.uint32)
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)[:count]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.lax import dynamic_update_index_in_dim
 
 from purerl import auto, schedules, warm_start
 from purerl.accelerator import kernels
@@ -526,8 +527,8 @@ def make_segment(
     is_due = np.isin(np.arange(num_updates) + 1, bound.plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
     recurrence = recurrence_of(algorithm)
+    observe = observe and traced_once(observe)
 
-    @traced_once
     def evaluate(state: PyTree) -> dict[str, Any]:
         played = evaluate_agent(bound, config, env_params, recurrence, state)
         return played if observe is None else played | {OBSERVED: observe(state)}
@@ -539,9 +540,11 @@ def make_segment(
             first_update + length > num_updates
         )
         slots = max_evaluations(is_due, length, first_update)
+        shapes = _evaluation_shapes(config.eval_episodes)
+        if observe is not None:
+            shapes[OBSERVED] = jax.eval_shape(observe, state)
         evaluations = jax.tree.map(
-            lambda x: jnp.zeros((slots, *x.shape), x.dtype),
-            jax.eval_shape(evaluate, state),
+            lambda x: jnp.zeros((slots, *x.shape), x.dtype), shapes
         )
         state, evaluations = vary_like((state, evaluations), state.key)
         due = jnp.asarray(np.append(is_due, False))
@@ -559,7 +562,9 @@ def make_segment(
                 evaluations = jax.lax.cond(
                     now,
                     lambda: jax.tree.map(
-                        lambda rows, row: rows.at[slot].set(row),
+                        lambda rows, row: dynamic_update_index_in_dim(
+                            rows, row, slot, 0
+                        ),
                         evaluations,
                         evaluate(state),
                     ),
@@ -640,6 +645,17 @@ def evaluate_agent(
     return {"env_steps": steps, **result._asdict()}
 
 
+def _evaluation_shapes(episodes: int) -> dict[str, Any]:
+    """The shapes of what `evaluate_agent` returns, without tracing it."""
+    each = jax.ShapeDtypeStruct
+    return {
+        "env_steps": each((), jnp.uint32),
+        "episode_return": each((episodes,), jnp.float32),
+        "episode_length": each((episodes,), jnp.int32),
+        "cut_episodes": each((), jnp.int32),
+    }
+
+
 def _play(
     bound: Bound,
     env_params: PyTree,
@@ -669,12 +685,13 @@ def parameters_finite(state: Any) -> Array:
     Args:
         state: State of one agent; what it holds under `params` is looked at.
     """
-    floats = [
-        leaf
+    # One sum over all of them: each layer's own would be kernels of its own.
+    finite = [
+        jnp.isfinite(leaf).ravel()
         for leaf in jax.tree.leaves(getattr(state, "params", ()))
         if jnp.issubdtype(leaf.dtype, jnp.floating)
     ]
-    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()
+    return jnp.concatenate([*finite, jnp.ones(1, bool)]).all()
 
 
 def evaluate_afresh(

@@ -12,6 +12,9 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -208,11 +211,36 @@ def importing() -> Iterator[None]:
     """Drop what modules say while they are imported; no user of them can act on it.
 
     Importing `mujoco.mjx` prints that Warp is missing, though the physics of JAX needs
-    none; jaxopt, which brax imports, announces its end.
+    none; jaxopt, which brax imports, announces its end. What they plot with is loaded
+    when it is used, see `_PutOff`.
     """
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
+    finder = _PutOff()
+    sys.meta_path.insert(0, finder)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _PutOff(MetaPathFinder):
+    """Finds modules that are loaded when something of them is first used.
+
+    gymnax imports them for its pictures, and with pandas and SciPy's statistics they
+    take longer to load than JAX.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> ModuleSpec | None:
+        """Return where a plotting module is; None of every other module."""
+        if fullname not in ("seaborn", "matplotlib.pyplot"):
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ class Members(NamedTuple):
     def lanes(self, numbers: np.ndarray, lanes: int) -> "Members":
         """Return at most `lanes` members as a block, filled up with the last one."""
         index = fill(numbers, lanes)
-        return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
+        return jax.tree.map(lambda x: _rows(x, index), self)
 
 
 def every(overrides: Overrides, num_points: int, seeds: Sequence[int]) -> Members:
@@ -64,7 +64,7 @@ def every(overrides: Overrides, num_points: int, seeds: Sequence[int]) -> Member
         num_points: The number of points, P.
         seeds: Seeds of the agents of each point; the key of a seed is `key(seed)`.
     """
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    keys = _keys_of(np.asarray(seeds, np.uint32))
     return crossed(keys, overrides, np.arange(num_points * len(seeds)))
 
 
@@ -78,8 +78,19 @@ def crossed(keys: Array, overrides: Overrides, rows: np.ndarray) -> Members:
     """
     points, repeats = np.divmod(rows, keys.shape[0])
     return Members(
-        keys[repeats], jax.tree.map(lambda x: np.asarray(x)[points], overrides)
+        _rows(keys, repeats), jax.tree.map(lambda x: np.asarray(x)[points], overrides)
     )
+
+
+# Outside of `jit` each of these compiles five small programs.
+@jax.jit
+def _keys_of(seeds: np.ndarray) -> Array:
+    return jax.vmap(jax.random.key)(seeds)
+
+
+@jax.jit
+def _rows(array: Array, index: np.ndarray) -> Array:
+    return array[index]
 
 
 def fill(numbers: np.ndarray, lanes: int) -> np.ndarray:

@@ -34,6 +34,18 @@ def test_heavy_packages_load_when_used(module):
     assert not loaded & set(HEAVY)
 
 
+def test_a_run_loads_nothing_that_it_does_not_use():
+    """Neither what tests compare with, nor what gymnax makes pictures with."""
+    code = (
+        "import jax, purerl, sys; config = purerl.PPOConfig(env='Pendulum-v1'); "
+        "jax.eval_shape(purerl.make_train(config), jax.random.key(0)); "
+        "print(sorted({'distrax', 'pandas', 'scipy.stats'} & set(sys.modules))); "
+        "import seaborn, matplotlib.pyplot as plt; "
+        "print(callable(seaborn.color_palette) and callable(plt.figure))"
+    )
+    assert python(code) == "[]\nTrue"
+
+
 def test_help_does_not_load_jax_twice_nor_anything_heavy():
     code = (
         "import sys; from purerl.cli import main; main(['--help']); "
