@@ -18,6 +18,7 @@ import time
 from statistics import median
 from typing import Any
 
+import distrax  # noqa: F401  (loaded by the first tracing, and counted with neither)
 import jax
 import yaml
 from bench import Words, machine_line, options, print_row, print_table

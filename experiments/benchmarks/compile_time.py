@@ -1,4 +1,4 @@
-"""The time before the first step: importing, tracing, lowering and compiling a run.
+"""The time before the first step: tracing, lowering and compiling whole training runs.
 
     python experiments/benchmarks/compile_time.py                    # all presets below
     PYTHON=.venv/bin/python experiments/benchmarks/setup_peers.sh    # once
@@ -33,7 +33,7 @@ PRESETS = (
     "sac-pendulum",
     "mpo-pendulum",
 )
-STAGES = ("import", "trace", "lower", "compile")
+STAGES = ("trace", "lower", "compile")
 
 
 def measure(python: Path, words: Sequence[Any], checkout: Path | str = "") -> dict:
@@ -91,7 +91,7 @@ def main() -> None:
         numbers = [*stages, f"{whole:.2f}", ratio, f"{processor:.2f}"]
         rows.append([name, *numbers, f"{found[0]['program_kB']:,.0f}"])
     print(f"{bench.machine_line()}; medians of {asked.rounds}\n")
-    heads = "program | import, s | trace, s | lower, s | compile, s | in all, s | ratio"
+    heads = "program | trace, s | lower, s | compile, s | in all, s | ratio"
     bench.print_table(f"{heads} | of processors, s | kB", rows)
 
 

@@ -1,7 +1,4 @@
-"""Action distributions.
-
-Their formulas are here, and tests compare them with those of distrax (Babuschkin et al.
-2020), which takes as long to import as JAX.
+"""Action distributions: the only door to distrax (Babuschkin et al. 2020).
 
 A head turns the network's outputs into a policy over one action space. Its *raw*
 action is what the distribution is over and what is stored; `to_env` makes it an action
@@ -9,7 +6,7 @@ of the environment. So the log-probability of what was sampled is always exact,
 whatever the environment then clips.
 """
 
-import math
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +24,6 @@ from purerl.types import Array, PyTree
 # 0.03 at 3 and 0.11 at 5, where nearly all actions lie at the bounds.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Gaussian(NamedTuple):
@@ -78,6 +74,16 @@ class Head:
         raise NotImplementedError
 
 
+def _distrax() -> Any:
+    # The import takes a second, so only those who train pay for it. Its own imports use
+    # names that jax has deprecated, and their warnings do not concern a user.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import distrax
+
+    return distrax
+
+
 class CategoricalHead(Head):
     """Softmax over `n` actions; `outputs` are logits `[..., n]`."""
 
@@ -103,15 +109,14 @@ class CategoricalHead(Head):
         """Return the log-probability `[...]`; logits may be a list of columns."""
         if isinstance(outputs, list):
             return columns.taken(columns.log_softmax(outputs), raw)
-        is_taken = jax.nn.one_hot(raw, self.num_outputs, dtype=bool)
-        # A choice, as probabilities of zero have logarithms that are not finite.
-        return jnp.where(is_taken, jax.nn.log_softmax(outputs), 0.0).sum(-1)
+        return _distrax().Categorical(logits=outputs).log_prob(raw)
 
     def entropy(self, outputs: Array | list[Array]) -> Array:
         """Return the Shannon entropy `[...]`; logits may be a list of columns."""
         if isinstance(outputs, list):
             return columns.entropy(columns.log_softmax(outputs))
-        log_probs = jax.nn.log_softmax(outputs)
+        # The function of distrax would normalise its normalised logits again.
+        log_probs = _distrax().Categorical(logits=outputs).logits
         # An action of probability zero has no part, and no NaN, in the sum.
         finite = jnp.maximum(log_probs, jnp.finfo(log_probs.dtype).min)
         return -(jnp.exp(log_probs) * finite).sum(-1)
@@ -143,6 +148,9 @@ class GaussianHead(Head):
         self.radius = jnp.where(self.bounded, (high - low) / 2, 1.0)
         self.ends = low, high
 
+    def _normal(self, outputs: Gaussian) -> Any:
+        return _distrax().MultivariateNormalDiag(outputs.mean, jnp.exp(outputs.log_std))
+
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Draw standard normal noise `[*shape, A]`; the key is consumed."""
         return jax.random.normal(key, (*shape, self.num_outputs))
@@ -157,17 +165,11 @@ class GaussianHead(Head):
 
     def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
         """Return the log-density of the raw action, `[...]`."""
-        std = jnp.exp(outputs.log_std)
-        noise = 1.0 / std * (raw - outputs.mean)
-        log_normal = -0.5 * jnp.square(noise) - _HALF_LOG_TAU
-        # No sign changes, but gradients would be rounded otherwise without `abs`.
-        return log_normal.sum(-1) - jnp.log(jnp.abs(std)).sum(-1)
+        return self._normal(outputs).log_prob(raw)
 
     def entropy(self, outputs: Gaussian) -> Array:
         """Return the differential entropy `[...]`."""
-        std = jnp.exp(outputs.log_std)
-        of_noise = jnp.full_like(std, 0.5 + _HALF_LOG_TAU)
-        return of_noise.sum(-1) + jnp.log(std).sum(-1)
+        return self._normal(outputs).entropy()
 
     def _squeezed(self, raw: Array) -> Array:
         # Where there are two bounds they are those of [-1, 1], which is scaled.
@@ -200,7 +202,7 @@ class TanhGaussianHead(GaussianHead):
     def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
         """Return the log-density of `to_env(raw)`, `[...]`."""
         correction = log_tanh_slope(raw) + jnp.log(_like(self.width, raw))
-        return super().log_prob(outputs, raw) - correction.sum(-1)
+        return self._normal(outputs).log_prob(raw) - correction.sum(-1)
 
     def entropy(self, outputs: Gaussian) -> Array:
         """Return the entropy `[...]`, its tanh term by Gauss-Hermite quadrature."""
@@ -210,7 +212,7 @@ class TanhGaussianHead(GaussianHead):
         weights = _WEIGHTS.astype(np.float32).reshape(shape)
         slope = (log_tanh_slope(nodes) * weights).sum(-1)
         slope = slope + jnp.log(_like(self.width, outputs.mean))
-        return super().entropy(outputs) + slope.sum(-1)
+        return self._normal(outputs).entropy() + slope.sum(-1)
 
     def _squeezed(self, raw: Array) -> Array:
         return jnp.tanh(raw)

@@ -17,8 +17,8 @@ from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses.mpo import Bounds, fit_loss
+from purerl.networks.distributions import _distrax
 from purerl.replay import uniform as replay
-from tests.references import distrax
 
 # Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.
 PROBE = purerl.MPOConfig(
@@ -162,7 +162,7 @@ def textbook(parts, state, batch, key):
     weights = jnp.asarray(np.exp(q / eta) / np.exp(q / eta).sum(0), jnp.float32)
 
     def normal(mean, log_std):
-        return distrax.MultivariateNormalDiag(mean, jnp.exp(log_std))
+        return _distrax().MultivariateNormalDiag(mean, jnp.exp(log_std))
 
     old = parts.actor.apply(targets["actor"], batch.obs)
 

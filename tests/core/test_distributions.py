@@ -1,5 +1,7 @@
 """Policies against distrax, scipy, quadrature and Monte Carlo."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,10 @@ from purerl.networks.distributions import (
     log_tanh_slope,
     make_head,
 )
-from tests.references import distrax
+
+with warnings.catch_warnings():  # its imports use names that jax has deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import distrax
 
 LOW, HIGH = -1.0, 3.0  # not symmetric: centre 1, radius 2
 

@@ -10,6 +10,7 @@ import pytest
 import purerl
 from purerl import precision
 from purerl.losses import MLPDrift
+from purerl.networks import distributions
 from tests.helpers import CONTINUOUS_CARTPOLE
 from tests.metagradient.configs import EACH, LPG, PPO
 from tests.metagradient.replay import along, axis, difference, record
@@ -20,6 +21,7 @@ UNROLL = 2
 @pytest.fixture(autouse=True)
 def _in_float64(monkeypatch):
     """Everything in 64 bits, also what asks for 32 by name."""
+    distributions._distrax()  # It looks for that name when it is first imported.
     monkeypatch.setattr(jnp, "float32", jnp.float64)
     with jax.enable_x64(True), precision.keeping_64_bits():
         yield
