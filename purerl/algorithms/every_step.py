@@ -50,7 +50,8 @@ class Steps(NamedTuple):
 
     def of(self, parts: Any) -> Steps:
         """Return the functions of an agent."""
-        return Steps(*(partial(function, parts) for function in self))
+        bound: Any = (partial(function, parts) for function in self)
+        return Steps(*bound)
 
 
 class StepWork(NamedTuple):
