@@ -64,7 +64,7 @@ def every(overrides: Overrides, num_points: int, seeds: Sequence[int]) -> Member
         num_points: The number of points, P.
         seeds: Seeds of the agents of each point; the key of a seed is `key(seed)`.
     """
-    keys = _keys_of(np.asarray(seeds, np.uint32))
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
     return crossed(keys, overrides, np.arange(num_points * len(seeds)))
 
 
@@ -82,13 +82,7 @@ def crossed(keys: Array, overrides: Overrides, rows: np.ndarray) -> Members:
     )
 
 
-# Outside of `jit` each of these compiles five small programs.
-@jax.jit
-def _keys_of(seeds: np.ndarray) -> Array:
-    return jax.vmap(jax.random.key)(seeds)
-
-
-@jax.jit
+@jax.jit  # Otherwise it compiles five small programs.
 def _rows(array: Array, index: np.ndarray) -> Array:
     return array[index]
 

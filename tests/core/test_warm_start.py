@@ -127,7 +127,7 @@ def test_frozen_layers_stay_out_of_an_optimiser_of_layers():
     a, b = jnp.eye(3, 2), jnp.arange(6.0).reshape(2, 3)
     flat, restore = optimiser.flatten({"a": a, "b": b})
     grads = optimiser.flatten({"a": a + jnp.inf, "b": b - 2.0})[0]
-    optim = optimiser.transformation(Muon(), 0.1, restore, frozen_in(("a",)))
+    optim = optimiser.make(Muon(), 0.1, layers=restore, frozen=frozen_in(("a",)))
     moves, _ = optim.update(grads, optim.init(flat), flat)
     alone = Muon()(0.1)
     expected, _ = alone.update({"b": b - 2.0}, alone.init({"b": b}), {"b": b})
