@@ -80,7 +80,7 @@ class Session:
         if isinstance(error[1], OSError) and error[1].errno in (ENOSPC, EDQUOT):
             error[1].add_note(
                 f"purerl: the disk of {self._asked.folder or '.'} is full. What was "
-                "written is whole: make room, and the folder can be gone on with."
+                "written is whole. Make room on the disk, and go on from the folder."
             )
         self._stack.__exit__(*error)
 
