@@ -153,7 +153,7 @@ def gather_n_step(
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
     every = numbers[None] + later[:, None]
-    if isinstance(buffer, rows.Rows):
+    if n == 1 or isinstance(buffer, rows.Rows):  # Everything of an item, at once.
         items = gather(buffer, every)
         steps = items.reward, items.terminated, items.truncated
         reward, discount, terminated, last = sum_rewards(steps, numbers, later, gamma)
