@@ -139,7 +139,7 @@ def test_killed_after_a_step_it_ends_with_the_same_bits(
     assert_same_bits(outcome(search(**options)), whole(search))
 
 
-@one_quickly
+@pytest.mark.parametrize("search", slow_but(SEARCHES, "halving"), indirect=True)
 def test_ctrl_c_saves_and_the_same_call_goes_on(
     search, whole, tmp_path, monkeypatch, capsys
 ):
