@@ -44,7 +44,7 @@ def compiled(name, config, *overrides):
     return lowered.compile(compiler_options=None if name in EXACT else apart)
 
 
-@pytest.mark.parametrize("name", slow_but(LEARNERS, "ppo", "td3"))
+@pytest.mark.parametrize("name", slow_but(LEARNERS, "ppo", "recurrent_ppo", "td3"))
 def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
     numbers = [
         {f"extra_loss.{term}.coef": jnp.float32(coef) for term in BOTH}
