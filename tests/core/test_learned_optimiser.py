@@ -19,7 +19,7 @@ from purerl.optimisers.learned import DECAYS, FEATURES, layout_of
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Schedule
 from tests.algorithms.agents import agent_of
-from tests.helpers import CONTINUOUS_CARTPOLE, assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, tiny_config
 
 RATE = 0.01
 PARAMS = {
@@ -422,19 +422,3 @@ def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, orde
 
     found = [depth_of(layer) for layer in order]
     assert found[0] == 0.0 and found == sorted(set(found))
-
-
-def test_ppos_networks_are_known_apart():
-    config = tiny_config(env=CONTINUOUS_CARTPOLE, hidden_sizes=(8, 4))
-    params = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
-    params = params.params
-    layout = layout_of(params)
-    found = depths(params)
-    assert found["actor/params/torso/Dense_1/kernel"] == np.float32(1 / 3)
-    assert found["actor/params/log_std"] == 1.0
-    assert found["critic/params/torso/Dense_1/bias"] == 0.5
-    is_critic = [name[0] == "critic" for name in layout.names]
-    np.testing.assert_array_equal(layout.is_critic, is_critic)
-    np.testing.assert_array_equal(layout.network, np.array(is_critic).astype(int))
-    total = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert layout.spread(layout.depth).shape == (total,)
