@@ -143,14 +143,6 @@ def _assert_same(ours, theirs):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-def test_an_end_on_the_last_step_is_an_end():
-    # The probe ends with its first step, which is also the last one that is allowed.
-    params = {"max_steps_in_episode": 1}
-    env = envs.to_gymnasium("probe/constant-reward", params=params)
-    env.reset(seed=0)
-    assert env.step(0)[2:4] == (True, False)
-
-
 def test_seeds():
     env = envs.to_gymnasium("CartPole-v1")
     first, second = env.reset(seed=3)[0], env.reset()[0]
