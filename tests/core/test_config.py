@@ -24,7 +24,7 @@ from purerl.config import (
 )
 from purerl.errors import PEERS
 from purerl.randomisation import Uniform
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import tiny_config
 
 PPO = purerl.PPOConfig
 CONTINUOUS = "probe/continuous"
@@ -264,14 +264,13 @@ def test_auto_can_be_an_override_where_it_is_a_value_of_the_field():
 
 
 def test_an_override_of_none_trains_as_the_config_with_none():
-    config, without = tiny_config(), {"max_grad_norm": None, "entropy_coef": "auto"}
+    config = tiny_config(num_evaluations=0, max_grad_norm=1e-3)
+    without = {"max_grad_norm": None, "entropy_coef": "auto"}
     key = jax.random.key(0)
-    overridden = jax.jit(lambda key: purerl.make_train(config)(key, without))(key)
-    expected = jax.jit(purerl.make_train(config.replace(**without)))(key)
-    assert_same_bits(overridden, expected)
-    clipped = jax.jit(purerl.make_train(config.replace(max_grad_norm=1e-3)))(key)
-    with pytest.raises(AssertionError):
-        assert_same_bits(clipped.metrics, expected.metrics)
+    found = jax.make_jaxpr(lambda key: purerl.make_train(config)(key, without))(key)
+    expected = jax.make_jaxpr(purerl.make_train(config.replace(**without)))(key)
+    clipped = jax.make_jaxpr(purerl.make_train(config))(key)
+    assert str(found) == str(expected) != str(clipped)
 
 
 ROUND_TRIPS = {

@@ -101,9 +101,6 @@ def local():
     return Inside()
 
 
-written = env_text
-
-
 def at_most(number):
     return lambda state, params: jnp.arange(4) < number
 
@@ -120,10 +117,7 @@ PAIRS = {
     "compiled functions": (Plain(f=jax.jit(at_most(1))), Plain(f=jax.jit(at_most(2)))),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
-    "environments": (
-        Plain(_env=make("CartPole-v1")),
-        Plain(_env=make("Acrobot-v1")),
-    ),
+    "inside": (Plain(_env=make("CartPole-v1")), Plain(_env=make("Acrobot-v1"))),
     "hosted": (make("gymnasium/CartPole-v1"), make("gymnasium/Acrobot-v1")),
 }
 
@@ -131,7 +125,7 @@ PAIRS = {
 @pytest.mark.parametrize("what", PAIRS)
 def test_what_differs_is_written_differently(what):
     one, other = PAIRS[what]
-    assert written(one) == written(one) != written(other)
+    assert env_text(one) == env_text(one) != env_text(other)
 
 
 HEAVY = {"type": f"{HERE}:Heavy", "mass": 2.0, "shape": [2, 3]}
@@ -257,8 +251,8 @@ def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path)
 
 def test_the_words_are_the_same_in_another_process():
     code = """
-        from tests.core.test_env_objects import PAIRS, written
-        print("\\n".join(written(env) for pair in PAIRS.values() for env in pair))
+        from tests.core.test_env_objects import PAIRS, env_text
+        print("\\n".join(env_text(env) for pair in PAIRS.values() for env in pair))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -268,24 +262,16 @@ def test_the_words_are_the_same_in_another_process():
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONHASHSEED": "7"},
     )
-    here = [written(env) for pair in PAIRS.values() for env in pair]
+    here = [env_text(env) for pair in PAIRS.values() for env in pair]
     assert done.stdout.splitlines() == here
 
 
 def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
-    config = tiny_config(env=Paid(1.0))
-    for function, options in (
-        (purerl.run, {"seeds": 1}),
-        (functools.partial(purerl.sweep, axes={"gamma": [0.9]}), {"seeds": 1}),
-        (functools.partial(purerl.compare, settings={"a": {}}), {"seeds": 2}),
-    ):
-        name = getattr(function, "func", function).__name__
-        options |= {"out": tmp_path / name, "progress": False}
-        function(config, **options)
-        again = {"resume": True} if function is purerl.run else {}
-        function(config.replace(env=Paid(1.0)), **options, **again)
-        with pytest.raises(ConfigError, match="env"):
-            function(config.replace(env=Paid(7.0)), **options, **again)
+    options = {"seeds": 1, "out": tmp_path, "progress": False}
+    purerl.run(tiny_config(env=Paid(1.0)), **options)
+    purerl.run(tiny_config(env=Paid(1.0)), resume=True, **options)
+    with pytest.raises(ConfigError, match="env"):
+        purerl.run(tiny_config(env=Paid(7.0)), resume=True, **options)
 
 
 NESTED = {"config": {"features": ["x", "y"], "maze": [[1, 0], [0, 1]]}, "size": [2, 3]}

@@ -14,7 +14,7 @@ from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
 from purerl.learning import optimiser as making
 from purerl.learning.optimiser import frozen_in
-from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
+from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 from purerl.optimisers.learned import DECAYS, FEATURES, layout_of
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Schedule
@@ -172,14 +172,22 @@ class Grown(Schedule):
         return 1e-3 * jnp.exp(1.5 * jnp.tanh(2.0 * share))
 
 
-@pytest.mark.parametrize("kind", [LearnedOptimiser, OpenOptimiser])
-def test_frozen_networks_are_no_part_of_its_means(kind):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        random_weights(LearnedOptimiser.make(noise=False)),
+        random_weights(OpenOptimiser.make(noise=False)),
+        Muon(),
+    ],
+    ids=["learned", "open", "muon"],
+)
+def test_frozen_networks_are_no_part_of_what_an_optimiser_sees(chosen):
     """What is not frozen moves as where there is nothing else, step after step."""
     large = jax.tree.map(lambda x: 50.0 * x, PARAMS["critic"])
     params = {"actor": PARAMS["actor"], "critic": large}
     whole, restore = jax.flatten_util.ravel_pytree(params)
     gradients = jax.random.normal(jax.random.key(3), (4, whole.size))
-    chosen, frozen = random_weights(kind.make(noise=False)), frozen_in(("critic",))
+    frozen = frozen_in(("critic",))
 
     @jax.jit
     def walked():

@@ -18,14 +18,6 @@ KEY = jax.random.key(0)
 BYTES = jnp.array([0, 51, 255], jnp.uint8).reshape(1, 1, 3)
 
 
-def test_images_in_bytes_come_out_between_0_and_1():
-    features = to_features(Box(0, 255, (1, 1, 3), np.uint8), BYTES)
-    assert features.dtype == jnp.float32
-    np.testing.assert_allclose(features.ravel(), [0.0, 0.2, 1.0], rtol=1e-6)
-    batch = to_features(Box(0, 255, (1, 1, 3), np.uint8), jnp.stack([BYTES] * 2))
-    np.testing.assert_array_equal(batch[1], features)
-
-
 @pytest.mark.parametrize(
     "space",
     [
