@@ -13,7 +13,7 @@ import pytest
 import purerl
 from purerl import envs
 from tests.envs.episodes import played
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, tiny_config
 
 SUITES = {"mujoco_playground": "playground"}
 SUITES |= {x: x for x in ("craftax", "jumanji", "navix", "xminigrid", "pgx", "popjym")}
@@ -277,17 +277,8 @@ def no_route(name):
 def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
     # Playground's state has arrays without elements: the contacts of a pole.
     options = {"impl": "jax"} if suite == PLAYGROUND else {}
-    config = purerl.PPOConfig(
-        env=suite,
-        env_kwargs=options,
-        total_timesteps=64,
-        num_envs=2,
-        num_steps=8,
-        num_minibatches=2,
-        hidden_sizes=(4,),
-        num_evaluations=0,
-        anneal_learning_rate=False,
-    )
+    plan = {"total_timesteps": 64, "num_steps": 8, "anneal_learning_rate": False}
+    config = tiny_config(env=suite, env_kwargs=options, num_evaluations=0, **plan)
     said = {"seeds": 2, "lanes": 2, "progress": False}
     whole = purerl.run(config, **said)
     out = tmp_path / "run"
