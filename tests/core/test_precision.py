@@ -60,8 +60,8 @@ def functions():
 
 
 def threads():
-    keys = jax.random.key(np.uint32(0)), jax.random.key(np.uint32(1))
-    return purerl.pmap(purerl.make_train(small("ppo")), lanes=1)(jnp.stack(keys))
+    keys = jax.random.split(KEY, 4)
+    return purerl.pmap(purerl.make_train(small("ppo")), lanes=2)(keys)
 
 
 def update_on_the_host():

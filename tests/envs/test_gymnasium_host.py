@@ -14,6 +14,7 @@ from purerl.envs.adapters.gymnasium_spaces import (
     from_observation,
 )
 from purerl.networks.distributions import make_head
+from tests.helpers import tiny_config
 
 SPACES = spaces.Dict(
     {
@@ -60,8 +61,9 @@ class Everything(gymnasium.Env):
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    if "purerl-test/Everything-v0" not in gymnasium.registry:
-        gymnasium.register("purerl-test/Everything-v0", entry_point=Everything)
+    for kind in (Everything, Parts):
+        if f"purerl-test/{kind.__name__}-v0" not in gymnasium.registry:
+            gymnasium.register(f"purerl-test/{kind.__name__}-v0", entry_point=kind)
 
 
 def test_spaces_observations_and_actions():
@@ -220,11 +222,12 @@ class Parts(gymnasium.Env):
 
     observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
-    def __init__(self, kind="dict"):
-        side, force = spaces.Discrete(2, start=1), spaces.Box(0.0, 1.0, (1,))
-        parts = {"side": side, "force": force}
-        pair = spaces.Tuple((side, force))
-        self.action_space = spaces.Dict(parts) if kind == "dict" else pair
+    action_space = spaces.Dict(
+        {
+            "side": spaces.Tuple((spaces.Discrete(2, start=1),)),
+            "force": spaces.Box(0.0, 1.0, (1,)),
+        }
+    )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -234,17 +237,14 @@ class Parts(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(action), action
         self.time += 1
-        force = action["force"] if isinstance(action, dict) else action[-1]
-        return np.zeros(2, np.float32), float(force.sum()), self.time == 3, False, {}
+        force = float(action["force"].sum())
+        return np.zeros(2, np.float32), force, self.time == 3, False, {}
 
 
-@pytest.mark.parametrize("kind", ["dict", "tuple"])
-def test_actions_of_several_parts_train_and_play(kind):
-    if "purerl-test/Parts-v0" not in gymnasium.registry:
-        gymnasium.register("purerl-test/Parts-v0", entry_point=Parts)
-    task = {"env": "gymnasium/purerl-test/Parts-v0", "env_kwargs": {"kind": kind}}
-    plan = {"total_timesteps": 32, "num_evaluations": 0, "num_minibatches": 1}
-    result = purerl.run(purerl.PPOConfig(**task, **plan, num_steps=8), progress=False)
+def test_actions_of_several_parts_train_and_play():
+    env = "gymnasium/purerl-test/Parts-v0"
+    config = tiny_config(env=env, total_timesteps=32, num_evaluations=0)
+    result = purerl.run(config, progress=False)
     assert (result.metrics["episode_length"] == 3).all()
     played = purerl.evaluate(result, episodes=2)
     assert (played.episode_length == 3).all() and not played.cut_episodes.any()
