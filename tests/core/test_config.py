@@ -14,6 +14,7 @@ import purerl
 from purerl import envs, losses, schedules, serialise
 from purerl.algorithms import ALGORITHMS, config_class
 from purerl.config import (
+    AUTO,
     Auto,
     ConfigError,
     UnknownFieldError,
@@ -97,6 +98,9 @@ BAD_FIELDS = [
     ({"max_grad_norm": 1e39}, "max_grad_norm must be finite"),
     ({"gamma": 1.01}, "gamma must lie between 0 and 1.*1.01"),
     ({"gamma": "high"}, "gamma must be a number.*'high'"),
+    ({"gamma": AUTO}, "gamma must be a number, got 'auto'"),
+    ({"num_envs": AUTO}, "num_envs must be a whole number"),
+    ({"entropy_coef": "atuo"}, "entropy_coef must be a number, got 'atuo'"),
     ({"normalize_rewards": 1}, "normalize_rewards must be True or False"),
     ({"activation": "tahn"}, "activation must be one of.*'tahn'"),
     ({"policy": "gaussian"}, "policy 'gaussian' does not fit"),

@@ -32,21 +32,23 @@ PARAMS = {
 }
 
 
-def course(transformation, steps=300, params=PARAMS, scale=1.0):
-    """Parameters after steps on random gradients whose sizes span eight decades."""
+def walk(optim, gradients, params):
+    """Parameters after a step on each of the gradients `[N, ...]`."""
 
-    def step(carry, key):
+    def step(carry, gradient):
         params, state = carry
-        flat, restore = jax.flatten_util.ravel_pytree(params)
-        draw, size = jax.random.normal(key, (2, flat.size))
-        sizes = 10.0 ** (2.0 * size - 2.0)
-        grads = restore(scale * sizes * draw)
-        updates, state = transformation.update(grads, state, params)
-        return (jax.tree.map(jnp.add, params, updates), state), None
+        moves, state = optim.update(gradient, state, params)
+        return (jax.tree.map(jnp.add, params, moves), state), None
 
-    keys = jax.random.split(jax.random.key(0), steps)
-    carry = (params, transformation.init(params))
-    return jax.lax.scan(step, carry, keys)[0][0]
+    return jax.lax.scan(step, (params, optim.init(params)), gradients)[0][0]
+
+
+def course(transformation, steps=300, scale=1.0):
+    """Parameters after steps on random gradients whose sizes span eight decades."""
+    whole, restore = jax.flatten_util.ravel_pytree(PARAMS)
+    draw, size = jax.random.normal(jax.random.key(0), (2, steps, whole.size))
+    sizes = 10.0 ** (2.0 * size - 2.0)
+    return walk(transformation, jax.vmap(restore)(scale * sizes * draw), PARAMS)
 
 
 def flat(tree):
@@ -208,17 +210,6 @@ def test_frozen_networks_are_no_part_of_what_an_optimiser_sees(chosen):
         np.testing.assert_allclose(flat(each["actor"]), flat(wanted), atol=1e-6)
 
 
-def walk(optim, gradients, params):
-    """Parameters after a step on each of the gradients `[N, ...]`."""
-
-    def step(carry, gradient):
-        params, state = carry
-        moves, state = optim.update(gradient, state, params)
-        return (jax.tree.map(jnp.add, params, moves), state), None
-
-    return jax.lax.scan(step, (params, optim.init(params)), gradients)[0][0]
-
-
 def test_training_tells_it_the_share_of_the_run():
     """A network of the share alone is Adam with a schedule of the step size."""
     ours = with_weights(
@@ -322,8 +313,7 @@ def test_only_a_policy_moves_at_random(policy):
 def _moved(optim, params):
     """How far a step without a gradient moves parameters, `[P]`."""
     zero = jax.tree.map(jnp.zeros_like, params)
-    moves, _ = optim.update(zero, optim.init(params), params)
-    return np.asarray(jax.flatten_util.ravel_pytree(moves)[0])
+    return flat(optim.update(zero, optim.init(params), params)[0])
 
 
 # OPEN's network has many kinks, so that a wide difference goes over some.
