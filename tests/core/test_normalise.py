@@ -36,20 +36,6 @@ def test_merging_batches_equals_numpy_over_all_of_them(shape):
     np.testing.assert_allclose(moments.var, whole.var(0), rtol=1e-5)
 
 
-def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
-    data = 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (4, 6, 3))
-    start = init_moments((3,))._replace(
-        count=jnp.float32(10.0), mean=jnp.ones(3), var=2.0 * jnp.ones(3)
-    )
-    spread = jax.vmap(lambda part: merge(start, part, "devices"), axis_name="devices")(
-        data
-    )
-    whole = merge(start, data.reshape(24, 3))
-    for lanes, expected in zip(spread, whole, strict=True):
-        for lane in lanes:
-            np.testing.assert_allclose(lane, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("first", [0, 2**24])
 def test_statistics_follow_what_moves_slowly_one_sample_at_a_time(first):
     """A step of the mean is less than the float32 beside it holds: 300 and 1e-6."""

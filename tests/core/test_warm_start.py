@@ -209,18 +209,17 @@ def test_statistics_that_were_used_and_do_not_fit_are_the_reason(deep):
         jax.eval_shape(lambda start: train(jax.random.key(0), start=start), part)
 
 
-def test_networks_of_normalised_observations_need_normalised_ones(agents):
+def test_networks_of_normalised_observations_need_normalised_ones(deep):
     """Their statistics would be kept, and nothing would be scaled by them."""
-    normalised = CONFIG.replace(normalize_observations=True)
-    key = jax.random.key(0)
-    state = jax.jit(purerl.make_train(normalised))(key).state
+    plain, scaled = deep
     longer = {"total_timesteps": 4 * 32, "num_evaluations": 0}
-    for start in (state, purerl.networks_of(state), purerl.networks_of(state, "actor")):
+    parts = purerl.networks_of(scaled), purerl.networks_of(scaled, "actor")
+    for start in (scaled, *parts):
         with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
-            begin(CONFIG.replace(**longer), start)
-        begin(normalised.replace(**longer), start)
+            begin(_with_layers(**longer, **PLAIN), start)
+        begin(_with_layers(**longer, **SCALED), start)
     # The other way the statistics begin with what is seen from now on.
-    begin(normalised, purerl.networks_of(one(agents)))
+    begin(_with_layers(**longer, **SCALED), purerl.networks_of(plain))
 
 
 @pytest.mark.parametrize("take", [lambda state: state, purerl.networks_of])

@@ -36,7 +36,7 @@ def pair(request):
 
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "grad_norm")
-EXACT = ("episodes", "episode_return", "env_steps")
+EXACT = ("episodes", "episode_return", "episode_length", "env_steps")
 
 
 def assert_metrics_agree(pair, names, tolerance):
@@ -58,8 +58,12 @@ def test_equals_the_single_device_run_and_counts_all_episodes(pair):
 
 
 def test_devices_share_one_agent_of_the_state_of_a_single_device(pair):
-    _single, spread = pair
+    spread = pair[1]
     assert_devices_share(spread.state.params)
+    counts = [
+        (r.state.obs_moments.count, r.state.reward_scale.moments.count) for r in pair
+    ]
+    assert counts[0] == counts[1]
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), r.state) for r in pair]
     assert shapes[0] == shapes[1]
     first = spread.state.envs.obs.addressable_shards
