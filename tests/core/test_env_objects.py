@@ -22,6 +22,7 @@ from purerl.serialise import env_name, env_text, plain
 from tests.helpers import tiny_config
 
 HERE = __name__
+ROOT = Path(__file__).parents[2]
 
 
 class Paid(envs.CartPole):
@@ -29,15 +30,11 @@ class Paid(envs.CartPole):
 
     def __init__(self, pay, **fields):
         super().__init__()
-        object.__setattr__(self, "pay", pay)
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        self.__dict__.update(fields, pay=pay)
 
     def step_env(self, key, state, action, params):
-        obs, state, reward, terminated, info = super().step_env(
-            key, state, action, params
-        )
-        return obs, state, reward * self.pay, terminated, info
+        obs, state, reward, *rest = super().step_env(key, state, action, params)
+        return obs, state, reward * self.pay, *rest
 
 
 class Plain:
@@ -235,18 +232,18 @@ if __name__ == "__main__":
 """
 
 
+def python(words, folder, **variables):
+    """What a program of its own prints."""
+    options = {"check": True, "capture_output": True, "text": True, "cwd": folder}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env={**os.environ, **variables}, **options).stdout
+
+
 def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path):
     (tmp_path / "lab.py").write_text(PROGRAM)
     for words in (["lab.py"], ["-m", "lab"]):
-        done = subprocess.run(
-            [sys.executable, *words],
-            check=True,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        )
-        assert done.stdout == "{'type': 'lab:Own'} True\n"
+        said = python(words, tmp_path, PYTHONPATH=str(ROOT))
+        assert said == "{'type': 'lab:Own'} True\n"
 
 
 def test_the_words_are_the_same_in_another_process():
@@ -254,16 +251,9 @@ def test_the_words_are_the_same_in_another_process():
         from tests.core.test_env_objects import PAIRS, env_text
         print("\\n".join(env_text(env) for pair in PAIRS.values() for env in pair))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONHASHSEED": "7"},
-    )
+    said = python(["-c", textwrap.dedent(code)], ROOT, PYTHONHASHSEED="7")
     here = [env_text(env) for pair in PAIRS.values() for env in pair]
-    assert done.stdout.splitlines() == here
+    assert said.splitlines() == here
 
 
 def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
