@@ -48,6 +48,9 @@ TABLE = {
     "masscart": Choice(MASSES, group="robots"),
     "length": Choice(LENGTHS, group="robots"),
 }
+# A column that is too short for this table, and may be one of another.
+SHORT = Choice((0.3, 0.7), "robots")
+UNEQUAL = r"length must have as many values as masscart.*'robots' \(4\), got 2"
 ROWS = {tuple(np.float32(row)) for row in zip(MASSES, LENGTHS, strict=True)}
 
 
@@ -210,6 +213,7 @@ def test_distributions_and_tables_are_written_and_read_back(tmp_path):
         ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
         ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
         ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
+        (TABLE | {"length": SHORT}, UNEQUAL),
     ],
 )
 def test_what_cannot_be_drawn_from_is_refused(numbers, words):
@@ -217,22 +221,30 @@ def test_what_cannot_be_drawn_from_is_refused(numbers, words):
         purerl.make_train(tiny_config(env_params=numbers))
 
 
-def test_numbers_of_wrappers_are_refused_as_overrides_and_as_axes():
-    config = tiny_config(env_wrappers=("StickyActions",))
+STICKY = {"env_wrappers": ("StickyActions",)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "value", "words"),
+    [
+        ({}, "length", Uniform(0.4, 0.6), "Put the distribution into the config"),
+        ({"env_params": TABLE}, "length", SHORT, UNEQUAL),
+        (STICKY, "sticky_probability", 25.0, "must lie between 0 and 1, got 25"),
+    ],
+)
+def test_an_override_that_cannot_be_drawn_from_is_refused(fields, name, value, words):
+    train = purerl.make_train(tiny_config(**fields))
+    with pytest.raises(ConfigError, match=words):
+        train(jax.random.key(0), {f"env_params.{name}": value})
+
+
+def test_numbers_of_wrappers_are_refused_as_axes():
+    config = tiny_config(**STICKY)
     train, key = purerl.make_train(config), jax.random.key(0)
-    wrong = {"env_params.sticky_probability": 25.0}
-    with pytest.raises(ConfigError, match="must lie between 0 and 1, got 25"):
-        train(key, wrong)
     many = jax.vmap(lambda share: train(key, {"env_params.sticky_probability": share}))
     jax.eval_shape(many, np.array([0.5, 25.0], np.float32))  # Traced: nobody knows.
     with pytest.raises(ConfigError, match=r"at env_params[.]sticky_probability=25"):
         purerl.plan(config, {"env_params.sticky_probability": [0.25, 25]})
-
-
-def test_a_distribution_must_stand_in_the_config():
-    train = purerl.make_train(tiny_config())
-    with pytest.raises(ConfigError, match="Put the distribution into the config"):
-        train(jax.random.key(0), {"env_params.length": Uniform(0.4, 0.6)})
 
 
 @pytest.mark.slow
@@ -262,6 +274,8 @@ def rows(numbers, *names):
 
 def test_other_groups_and_choices_are_independent_of_the_table():
     env = Randomised(CartPole())
+    shorter = TABLE | {"length": SHORT.replace(group="others")}
+    purerl.make_train(tiny_config(env_params=shorter))
     other = {
         "gravity": Choice((9.0, 10.0, 11.0, 12.0), group="planets"),
         "force_mag": Choice((5.0, 6.0, 7.0, 8.0)),
@@ -293,15 +307,3 @@ def test_values_of_a_table_are_leaves_that_move():
     assert set(rows(one, "masscart", "length")[0]) == ROWS
     np.testing.assert_array_equal(one["masscart"], other["masscart"])
     np.testing.assert_allclose(other["length"], one["length"] + 1.0, rtol=1e-6)
-
-
-def test_columns_of_different_lengths_are_refused_in_a_sentence():
-    short = TABLE | {"length": Choice((0.3, 0.7), "robots")}
-    words = r"length must have as many values as masscart.*'robots' \(4\), got 2"
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(tiny_config(env_params=short))
-    train = purerl.make_train(tiny_config(env_params=TABLE))
-    with pytest.raises(ConfigError, match=words):
-        train(jax.random.key(0), {"env_params.length": short["length"]})
-    other = TABLE | {"length": Choice((0.3, 0.7), "others")}
-    purerl.make_train(tiny_config(env_params=other))

@@ -40,9 +40,6 @@ def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_say
     train = purerl.make_train(config, first_update=5)
     with pytest.raises(purerl.ConfigError, match="first_update is 5, and start has"):
         train(key, start=state)
-    for number in (-1, 20, 1.5):
-        with pytest.raises(purerl.ConfigError, match="first_update must"):
-            purerl.make_train(config, first_update=number)
     result = jax.jit(train)(key, start=state)
     steps = 32 * np.arange(6, 21)
     np.testing.assert_array_equal(result.metrics["env_steps"], steps)
@@ -246,31 +243,22 @@ def test_the_update_of_a_traced_state_must_be_told(agents):
         begin(CONFIG, None, first_update=2)
 
 
-@pytest.mark.parametrize(
-    ("frozen", "sentence"),
-    [
-        (("torsoo",), "frozen: no array of the networks belongs to 'torsoo'"),
-        (("actor", "critic"), "frozen: actor, critic are all that this agent learns"),
-        ("torso", "frozen must be names"),
-        (("actor.Dense",), "'actor.Dense'"),  # whole words only
-    ],
-)
-def test_parts_that_cannot_be_frozen_are_refused(frozen, sentence):
-    with pytest.raises(purerl.ConfigError, match=sentence):
-        purerl.make_train(CONFIG.replace(frozen=frozen))
+REFUSED = [
+    (("torsoo",), {}, "frozen: no array of the networks belongs to 'torsoo'"),
+    (("actor", "critic"), {}, "frozen: actor, critic are all that this agent learns"),
+    ("torso", {}, "frozen must be names"),
+    (("actor.Dense",), {}, "'actor.Dense'"),  # whole words only
+    ((), {"observe": 3}, "observe must be a function"),
+    ((), {"observe": lambda s: s.nothing}, "observe .* failed with AttributeError"),
+    ((), {"observe": lambda s: float(s.update)}, "observe .* failed with Concretiz"),
+    *(((), {"first_update": number}, "first_update must") for number in (-1, 3, 1.5)),
+]
 
 
-@pytest.mark.parametrize(
-    ("observe", "sentence"),
-    [
-        (3, "observe must be a function"),
-        (lambda s: s.nothing, "observe .* failed with AttributeError"),
-        (lambda s: float(s.update), "observe .* failed with Concretiz"),
-    ],
-)
-def test_a_hook_that_cannot_be_compiled_is_refused(observe, sentence):
+@pytest.mark.parametrize(("frozen", "options", "sentence"), REFUSED)
+def test_frozen_parts_hooks_and_first_updates_that_cannot_be(frozen, options, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
-        purerl.make_train(CONFIG, observe=observe)
+        purerl.make_train(CONFIG.replace(frozen=frozen), **options)
 
 
 def test_a_target_that_is_not_given_becomes_a_copy_of_its_network():
