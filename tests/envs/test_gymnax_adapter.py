@@ -66,6 +66,8 @@ def test_adapt_takes_the_shortest_way():
     # DeepSea has a `step` of its own, so only `reset` and `step` are used.
     deep_sea, _ = gymnax.make("DeepSea-bsuite")
     assert isinstance(envs.adapt(deep_sea), ContractEnvironment)
+    # Options reach the constructor of what gymnax makes.
+    assert envs.make("DeepSea-bsuite", size=4).observation_space().shape == (4, 4)
 
 
 class _NegatedReward(wrappers.purerl.GymnaxWrapper):
