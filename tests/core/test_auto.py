@@ -74,15 +74,6 @@ def test_nothing_but_a_choice_stays_auto(name):
     assert purerl.resolve(config) == config
 
 
-def test_auto_is_refused_where_a_field_has_no_such_default():
-    with pytest.raises(ConfigError, match=r"gamma must be a number, got 'auto'"):
-        purerl.make_train(purerl.PPOConfig(gamma=AUTO))
-    with pytest.raises(ConfigError, match=r"num_envs must be a whole number"):
-        purerl.make_train(purerl.PPOConfig(num_envs=AUTO))
-    with pytest.raises(ConfigError, match=r"entropy_coef must be a number, got 'atuo'"):
-        purerl.make_train(purerl.PPOConfig(entropy_coef="atuo"))
-
-
 # Exploration ------------------------------------------------------------------------
 
 

@@ -179,29 +179,17 @@ def one_key(config, step, state):
 # What is wrong, and what the sentence names.
 BROKEN = [
     (init_with(lambda state: {"key": state.key}), "init returned a dict.*NamedTuple"),
-    (
-        init_with(lambda state: NamedTuple("S", [("key", Any)])(state.key)),
-        r"the state has \['key'\].*'update'",
-    ),
+    (init_with(lambda s: NamedTuple("S", [("key", Any)])(s.key)), "has.*'key'.*'updat"),
     (init_with(lambda s: s._replace(weight=jnp.sin)), "init cannot be traced"),
     (init_with(lambda s: s._replace(weight=1.0)), "state.weight is weakly typed"),
     (init_with(lambda s: s._replace(update=jnp.float32(0))), "state.update is"),
-    (
-        init_with(lambda s: s._replace(key=jax.random.key_data(s.key))),
-        "state.key is .*the key that init was given",
-    ),
+    (init_with(lambda s: s._replace(key=jax.random.key_data(s.key))), "state.key is "),
     (
         after_with(lambda _, s: s._replace(weight=s.weight.astype(jnp.float16))),
         "step changed the types of the state.*float16",
     ),
-    (
-        after_with(lambda before, s: s._replace(update=before.update)),
-        "state.update after an update is 0, expected 1",
-    ),
-    (
-        after_with(lambda before, s: s._replace(key=update_key(before))),
-        "step changed state.key",
-    ),
+    (after_with(lambda old, s: s._replace(update=old.update)), "update .* 0, expected"),
+    (after_with(lambda old, s: s._replace(key=update_key(old))), "changed state.key"),
     (without("episode_return"), "metrics have no episode_return"),
     (metric(reward=jnp.zeros(3)), r"'reward' is \(3,\), expected"),
     (metric(loss=jnp.nan), "'loss' is nan in update 0"),

@@ -14,6 +14,7 @@ import purerl
 from purerl import envs, losses, schedules, serialise
 from purerl.algorithms import ALGORITHMS, config_class
 from purerl.config import (
+    AUTO,
     Auto,
     ConfigError,
     UnknownFieldError,
@@ -24,42 +25,27 @@ from purerl.config import (
 )
 from purerl.errors import PEERS
 from purerl.randomisation import Uniform
-from purerl.train import bind
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import tiny_config
 
 PPO = purerl.PPOConfig
 CONTINUOUS = "probe/continuous"
 NAN, INF = float("nan"), float("inf")
 
 
-def unbounded():
-    class Unbounded(envs.probe.ContinuousProbe):
-        def action_space(self, params=None):
-            return envs.spaces.Box(-np.inf, np.inf, (1,))
-
-    return Unbounded()
+class Unbounded(envs.probe.ContinuousProbe):
+    def action_space(self, params=None):
+        return envs.spaces.Box(-np.inf, np.inf, (1,))
 
 
-class Returning(envs.CartPole):
-    """CartPole whose step returns something in the place of a reward or a flag."""
-
-    name = "Returning"
-
-    def __init__(self, changes):
-        self.changes = changes
-
-    def changed(self, name, value):
-        return self.changes.get(name, lambda x: x)(value)
+class Lax(envs.CartPole):
+    """CartPole with kinds of numbers and of flags that training takes."""
 
     def step_env(self, key, state, action, params):
-        obs, state, reward, terminated, info = super().step_env(
-            key, state, action, params
-        )
-        reward = self.changed("reward", jnp.float32(reward))
-        return obs, state, reward, self.changed("terminated", terminated), info
+        obs, state, reward, _, info = super().step_env(key, state, action, params)
+        return obs, state, reward.astype(jnp.bfloat16), np.bool_(False), info
 
     def is_truncated(self, state, params):
-        return self.changed("truncated", super().is_truncated(state, params))
+        return False
 
 
 def make(config=PPO, **fields):
@@ -76,6 +62,13 @@ def vmapped_limits(limits, **fields):
     return jax.jit(train)(jax.random.key(0), overrides)
 
 
+def policy_of_three():
+    config = PPO(hidden_sizes=(2,))
+    init = jax.vmap(purerl.make_algorithm(config).init)
+    keys = jax.random.split(jax.random.key(0), 3)
+    return purerl.make_policy(config, jax.eval_shape(init, keys))
+
+
 def read_yaml(tmp_path, text):
     path = tmp_path / "config.yaml"
     path.write_text(text)
@@ -90,24 +83,14 @@ BAD_FIELDS = [
     ({"env": "probe/chain", "env_kwargs": {"length": 1}}, "length must be.*1"),
     ({"env_kwargs": "length=3"}, "env_kwargs must map"),
     ({"env": object()}, "env.*object"),
-    (
-        {"num_envs": 1, "num_steps": 4, "num_minibatches": 4},
-        "normalize_advantages.*num_minibatches leaves one",
-    ),
-    (
-        {"num_envs": 4, "num_steps": 128, "num_minibatches": 6},
-        r"num_envs \* num_steps .*= 512.* num_minibatches, got 6",
-    ),
+    ({"num_envs": 1, "num_steps": 4, "num_minibatches": 4}, "normalize_advantages"),
+    ({"num_steps": 128, "num_minibatches": 6}, "= 512.* num_minibatches, got 6"),
     ({"num_envs": 0}, "num_envs must be greater than 0, got 0"),
     ({"num_envs": 2.5}, "num_envs must be a whole number.*2.5"),
     ({"num_steps": 2**31}, r"num_steps must be at most 2147483647 \(32 bits\)"),
-    (
-        {"num_envs": 4, "num_steps": 128, "total_timesteps": 511},
-        "total_timesteps.*at least one update of 512.*511",
-    ),
+    ({"num_steps": 128, "total_timesteps": 511}, "total_timesteps.*512.*511"),
     ({"total_timesteps": 2**32}, "total_timesteps.*4294967295.*4294967296"),
-    *(({"hidden_sizes": x}, "hidden_sizes") for x in ((), 64, None, "abc", (0,))),
-    *(({"hidden_sizes": x}, "hidden_sizes") for x in ((-1,), (1.5,))),
+    *(({"hidden_sizes": x}, "hidden_sizes") for x in ((), 64, "abc", (0,), (1.5,))),
     ({"learning_rate": -1e-3}, "learning_rate must be greater than 0.*-0.001"),
     ({"learning_rate": 1e-320}, "learning_rate must be greater than 0.*1e-320"),
     ({"learning_rate": NAN}, "learning_rate must be finite"),
@@ -115,21 +98,21 @@ BAD_FIELDS = [
     ({"max_grad_norm": 1e39}, "max_grad_norm must be finite"),
     ({"gamma": 1.01}, "gamma must lie between 0 and 1.*1.01"),
     ({"gamma": "high"}, "gamma must be a number.*'high'"),
+    ({"gamma": AUTO}, "gamma must be a number, got 'auto'"),
+    ({"num_envs": AUTO}, "num_envs must be a whole number"),
+    ({"entropy_coef": "atuo"}, "entropy_coef must be a number, got 'atuo'"),
     ({"normalize_rewards": 1}, "normalize_rewards must be True or False"),
     ({"activation": "tahn"}, "activation must be one of.*'tahn'"),
     ({"policy": "gaussian"}, "policy 'gaussian' does not fit"),
     ({"env": CONTINUOUS, "policy": "categorical"}, "policy 'categorical' does not fit"),
-    ({"env": unbounded(), "policy": "tanh_gaussian"}, "'tanh_gaussian'.*bounded"),
+    ({"env": Unbounded(), "policy": "tanh_gaussian"}, "'tanh_gaussian'.*bounded"),
     ({"torso_gain": schedules.Linear(0.5, 0.1)}, "torso_gain must be a number"),
     ({"torso": "rnn"}, "torso must be one of.*'rnn'"),
     ({"torso": "cnn"}, r"torso 'cnn'.*\(4,\)"),
     ({"env_params": {"lenght": 1.0}}, "lenght.*Did you mean 'length'"),
     ({"env_params": {"length": np.ones(3)}}, r"length.*\(3,\), expected \(\)"),
     ({"env_params": {"length": "long"}}, "length must be a number.*'long'"),
-    (
-        {"env_params": envs.make("probe/chain").default_params},
-        "env_params.*CartPoleParams.*ChainParams|ChainParams.*CartPoleParams",
-    ),
+    ({"env_params": envs.make("probe/chain").default_params}, "env_params.*ChainPar"),
     ({"policy_loss": 0.2}, "policy_loss must be an instance"),
     ({"value_loss": lambda value, target, old: value}, "value_loss.*function"),
     ({"policy_loss": losses.ClipDrift}, "policy_loss.*the class ClipDrift"),
@@ -164,30 +147,17 @@ def test_a_wrong_override_is_named(name, value, words):
 
 BAD_CALLS = {
     "replace": (lambda _: PPO().replace(num_env=3), "PPOConfig.*mean 'num_envs'"),
-    "dict": (
-        lambda _: serialise.from_dict({"algorithm": "ppo", "num_env": 3}),
-        "PPOConfig.*num_env.*Did you mean 'num_envs'",
-    ),
     "algorithm": (
         lambda _: serialise.from_dict({"algorithm": "pppo"}),
         "pppo.*Did you mean 'ppo'",
     ),
-    "a config of no algorithm": (
-        lambda _: make(purerl.config.TrainConfig),
-        "TrainConfig.*import that and read it again",
-    ),
+    "no algorithm": (lambda _: make(purerl.config.TrainConfig), "TrainConfig.*import"),
     "a batch of one sample": (
         lambda _: make(purerl.VPGConfig, num_envs=1, num_steps=1),
         "normalize_advantages",
     ),
-    "vmapped time limits": (
-        lambda _: vmapped_limits([3, 4]),
-        "max_steps_in_episode.*traced or vmapped.*eval_max_steps",
-    ),
-    "legacy key": (
-        lambda _: make()(jax.random.PRNGKey(0)),
-        "key must be a typed random key",
-    ),
+    "vmapped limits": (lambda _: vmapped_limits([3, 4]), "vmapped.*eval_max_steps"),
+    "legacy key": (lambda _: make()(jax.random.PRNGKey(0)), "key must be a typed"),
     "a batch of keys": (
         lambda _: make()(jax.random.split(jax.random.key(0), 3)),
         r"one key.*\(3,\)",
@@ -197,14 +167,9 @@ BAD_CALLS = {
         "cannot read the loss",
     ),
     "YAML": (lambda path: read_yaml(path, "a: [1, 2"), "cannot read the config"),
-    "YAML that runs code": (
-        lambda path: read_yaml(path, "env: !!python/name:os.system"),
-        "cannot read the config",
-    ),
-    "no such file": (
-        lambda path: serialise.from_yaml(path / "none.yaml"),
-        "cannot read the config.*none.yaml",
-    ),
+    "code": (lambda path: read_yaml(path, "env: !!python/name:os.system"), "cannot re"),
+    "no file": (lambda path: serialise.from_yaml(path / "no.yaml"), "config.*no.yaml"),
+    "the policy of a population": (lambda _: policy_of_three(), r"\(3,\) agents"),
 }
 
 
@@ -213,15 +178,6 @@ def test_bad_input_gets_a_sentence(case, tmp_path):
     act, words = BAD_CALLS[case]
     with pytest.raises(ConfigError, match=words):
         act(tmp_path)
-
-
-@pytest.mark.slow
-def test_the_policy_of_a_population_is_refused():
-    config = PPO(hidden_sizes=(2,))
-    init = jax.vmap(purerl.make_algorithm(config).init)
-    states = init(jax.random.split(jax.random.key(0), 3))
-    with pytest.raises(ConfigError, match=r"\(3,\) agents"):
-        purerl.make_policy(config, states)
 
 
 def test_static_fields_are_structure_and_dynamic_fields_are_leaves():
@@ -299,8 +255,6 @@ def test_an_override_reaches_inside_a_whole_parameter_structure():
 )
 def test_an_override_inside_another_is_refused(overrides):
     # jax.jit sorts names, so that what holds would depend on who calls.
-    with pytest.raises(ConfigError, match=r"overrides name .*, which is inside it"):
-        apply_overrides(PPO(), overrides)
     train = purerl.make_train(PPO(total_timesteps=1e3))
     with pytest.raises(ConfigError, match="which is inside it"):
         jax.eval_shape(lambda: train(jax.random.key(0), overrides))
@@ -314,14 +268,13 @@ def test_auto_can_be_an_override_where_it_is_a_value_of_the_field():
 
 
 def test_an_override_of_none_trains_as_the_config_with_none():
-    config, without = tiny_config(), {"max_grad_norm": None, "entropy_coef": "auto"}
+    config = tiny_config(num_evaluations=0, max_grad_norm=1e-3)
+    without = {"max_grad_norm": None, "entropy_coef": "auto"}
     key = jax.random.key(0)
-    overridden = jax.jit(lambda key: purerl.make_train(config)(key, without))(key)
-    expected = jax.jit(purerl.make_train(config.replace(**without)))(key)
-    assert_same_bits(overridden, expected)
-    clipped = jax.jit(purerl.make_train(config.replace(max_grad_norm=1e-3)))(key)
-    with pytest.raises(AssertionError):
-        assert_same_bits(clipped.metrics, expected.metrics)
+    found = jax.make_jaxpr(lambda key: purerl.make_train(config)(key, without))(key)
+    expected = jax.make_jaxpr(purerl.make_train(config.replace(**without)))(key)
+    clipped = jax.make_jaxpr(purerl.make_train(config))(key)
+    assert str(found) == str(expected) != str(clipped)
 
 
 ROUND_TRIPS = {
@@ -345,24 +298,15 @@ ROUND_TRIPS = {
 }
 
 
-def assert_same_config(one, other):
-    assert type(one) is type(other)
-    for field in static_fields(one):
-        assert getattr(one, field.name) == getattr(other, field.name), field.name
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(np.float32(x), np.float32(y))
-
-
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_a_config_survives_dict_and_yaml(name, tmp_path):
     config = ROUND_TRIPS[name]
     plain = serialise.to_dict(config)
     assert plain["algorithm"] == "ppo"
-    assert_same_config(serialise.from_dict(plain), config)
+    assert serialise.from_dict(plain) == config
     serialise.to_yaml(config, tmp_path / "config.yaml")
     again = serialise.from_yaml(tmp_path / "config.yaml")
-    assert_same_config(again, config)
+    assert again == config
     assert serialise.to_dict(again) == plain
     purerl.make_train(again)
 
@@ -387,7 +331,7 @@ def test_a_yaml_that_a_person_wrote_is_understood(tmp_path):
         value_loss=losses.HuberError(2),
         env_params={"length": 0.7},
     )
-    assert_same_config(config, expected)
+    assert config == expected
     purerl.make_train(config)
 
 
@@ -462,10 +406,7 @@ LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647"
         (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT),
         ({"max_steps_in_episode": 1.5}, "must be a whole number.* got 1.5"),
         ({"length": None}, "length must be a number"),
-        (
-            {"length": purerl.schedules.Linear(0.2, 1.0)},
-            "length must be a number or a distribution",
-        ),
+        ({"length": schedules.Linear(0.2, 1.0)}, "length must be a number or a dist"),
     ],
 )
 def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
@@ -473,30 +414,8 @@ def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
         purerl.resolve(PPO(env_params=values))
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("terminated", lambda x: jnp.int32(x)),
-        ("terminated", lambda x: x[None]),
-        ("terminated", lambda x: None),
-        ("truncated", lambda x: jnp.int32(x)),
-        ("truncated", lambda x: 0),
-        ("reward", lambda x: x[None]),
-        ("reward", lambda x: "1"),
-    ],
-)
-def test_an_environment_that_returns_something_else_is_named(name, change):
-    with pytest.raises(ConfigError, match=f"env: Returning: step returns.*{name}"):
-        bind(PPO(env=Returning({name: change})))
-
-
 def test_what_training_can_take_is_no_error():
-    changes = {
-        "reward": lambda x: x.astype(jnp.bfloat16),
-        "truncated": lambda x: False,
-        "terminated": lambda x: np.bool_(False),
-    }
-    config = PPO(env=Returning(changes), total_timesteps=64, num_envs=2, num_steps=8)
+    config = PPO(env=Lax(), total_timesteps=64, num_envs=2, num_steps=8)
     jax.eval_shape(purerl.make_train(config), jax.random.key(0))
 
 

@@ -22,6 +22,7 @@ from purerl.serialise import env_name, env_text, plain
 from tests.helpers import tiny_config
 
 HERE = __name__
+ROOT = Path(__file__).parents[2]
 
 
 class Paid(envs.CartPole):
@@ -29,15 +30,11 @@ class Paid(envs.CartPole):
 
     def __init__(self, pay, **fields):
         super().__init__()
-        object.__setattr__(self, "pay", pay)
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        self.__dict__.update(fields, pay=pay)
 
     def step_env(self, key, state, action, params):
-        obs, state, reward, terminated, info = super().step_env(
-            key, state, action, params
-        )
-        return obs, state, reward * self.pay, terminated, info
+        obs, state, reward, *rest = super().step_env(key, state, action, params)
+        return obs, state, reward * self.pay, *rest
 
 
 class Plain:
@@ -101,9 +98,6 @@ def local():
     return Inside()
 
 
-written = env_text
-
-
 def at_most(number):
     return lambda state, params: jnp.arange(4) < number
 
@@ -120,10 +114,7 @@ PAIRS = {
     "compiled functions": (Plain(f=jax.jit(at_most(1))), Plain(f=jax.jit(at_most(2)))),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
-    "environments": (
-        Plain(_env=make("CartPole-v1")),
-        Plain(_env=make("Acrobot-v1")),
-    ),
+    "inside": (Plain(_env=make("CartPole-v1")), Plain(_env=make("Acrobot-v1"))),
     "hosted": (make("gymnasium/CartPole-v1"), make("gymnasium/Acrobot-v1")),
 }
 
@@ -131,7 +122,7 @@ PAIRS = {
 @pytest.mark.parametrize("what", PAIRS)
 def test_what_differs_is_written_differently(what):
     one, other = PAIRS[what]
-    assert written(one) == written(one) != written(other)
+    assert env_text(one) == env_text(one) != env_text(other)
 
 
 HEAVY = {"type": f"{HERE}:Heavy", "mass": 2.0, "shape": [2, 3]}
@@ -241,51 +232,36 @@ if __name__ == "__main__":
 """
 
 
+def python(words, folder, **variables):
+    """What a program of its own prints."""
+    options = {"check": True, "capture_output": True, "text": True, "cwd": folder}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env={**os.environ, **variables}, **options).stdout
+
+
 def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path):
     (tmp_path / "lab.py").write_text(PROGRAM)
     for words in (["lab.py"], ["-m", "lab"]):
-        done = subprocess.run(
-            [sys.executable, *words],
-            check=True,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        )
-        assert done.stdout == "{'type': 'lab:Own'} True\n"
+        said = python(words, tmp_path, PYTHONPATH=str(ROOT))
+        assert said == "{'type': 'lab:Own'} True\n"
 
 
 def test_the_words_are_the_same_in_another_process():
     code = """
-        from tests.core.test_env_objects import PAIRS, written
-        print("\\n".join(written(env) for pair in PAIRS.values() for env in pair))
+        from tests.core.test_env_objects import PAIRS, env_text
+        print("\\n".join(env_text(env) for pair in PAIRS.values() for env in pair))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONHASHSEED": "7"},
-    )
-    here = [written(env) for pair in PAIRS.values() for env in pair]
-    assert done.stdout.splitlines() == here
+    said = python(["-c", textwrap.dedent(code)], ROOT, PYTHONHASHSEED="7")
+    here = [env_text(env) for pair in PAIRS.values() for env in pair]
+    assert said.splitlines() == here
 
 
 def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
-    config = tiny_config(env=Paid(1.0))
-    for function, options in (
-        (purerl.run, {"seeds": 1}),
-        (functools.partial(purerl.sweep, axes={"gamma": [0.9]}), {"seeds": 1}),
-        (functools.partial(purerl.compare, settings={"a": {}}), {"seeds": 2}),
-    ):
-        name = getattr(function, "func", function).__name__
-        options |= {"out": tmp_path / name, "progress": False}
-        function(config, **options)
-        again = {"resume": True} if function is purerl.run else {}
-        function(config.replace(env=Paid(1.0)), **options, **again)
-        with pytest.raises(ConfigError, match="env"):
-            function(config.replace(env=Paid(7.0)), **options, **again)
+    options = {"seeds": 1, "out": tmp_path, "progress": False}
+    purerl.run(tiny_config(env=Paid(1.0)), **options)
+    purerl.run(tiny_config(env=Paid(1.0)), resume=True, **options)
+    with pytest.raises(ConfigError, match="env"):
+        purerl.run(tiny_config(env=Paid(7.0)), resume=True, **options)
 
 
 NESTED = {"config": {"features": ["x", "y"], "maze": [[1, 0], [0, 1]]}, "size": [2, 3]}

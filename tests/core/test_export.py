@@ -69,6 +69,14 @@ def agent(config):
     return put_networks(state, networks)
 
 
+def found_by(folder, *words):
+    """What a program of its own, in the folder of a policy, has found."""
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(np.load(folder / "found.npz"))
+
+
 @pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_the_actions_are_the_same_without_purerl(name, tmp_path):
     config = CONFIGS[name]()
@@ -90,16 +98,12 @@ def test_the_actions_are_the_same_without_purerl(name, tmp_path):
     given = {f"memory{i}": x for i, x in enumerate(jax.tree.leaves(memory))}
     words = jax.random.key_data(key)
     np.savez(tmp_path / "given.npz", obs=obs, words=words, **given)
-    command = [sys.executable, "-I", "-c", SCRIPT]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-    with np.load(tmp_path / "found.npz") as found:
-        for kind, outputs in zip(("deterministic", "sampled"), expected, strict=True):
-            for i, value in enumerate(jax.tree.leaves(outputs)):
-                mine = found[f"{kind}{i}"]
-                assert mine.dtype == value.dtype
-                np.testing.assert_allclose(mine, value, rtol=1e-6, atol=1e-6)
+    found = found_by(tmp_path, "-I", "-c", SCRIPT)
+    for kind, outputs in zip(("deterministic", "sampled"), expected, strict=True):
+        for i, value in enumerate(jax.tree.leaves(outputs)):
+            mine = found[f"{kind}{i}"]
+            assert mine.dtype == value.dtype
+            np.testing.assert_allclose(mine, value, rtol=1e-6, atol=1e-6)
 
 
 def test_the_weights_begin_another_run(tmp_path):
@@ -229,14 +233,7 @@ def test_the_actions_are_the_same_without_jax(name, tmp_path):
     purerl.export_policy(config, state, tmp_path, onnx=True)
     inputs = {**named("obs", obs), **numbered("memory", memory)}
     np.savez(tmp_path / "given.npz", **inputs)
-    done = subprocess.run(
-        [sys.executable, "-c", ONNX_SCRIPT],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    found = dict(np.load(tmp_path / "found.npz"))
+    found = found_by(tmp_path, "-c", ONNX_SCRIPT)
     expected = {**named("action", action), **numbered("next_memory", after)}
     assert list(found) == list(expected)
     for key, value in expected.items():

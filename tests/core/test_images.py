@@ -44,25 +44,24 @@ def convolve(x, layer, stride, padding):
     return out
 
 
-@pytest.mark.parametrize("agents", [None, 3])
 @pytest.mark.parametrize(
-    ("shape", "size", "stride", "padding"),
+    ("lead", "shape", "size", "stride", "padding"),
     [
-        ((10, 10, 4), 3, 1, "VALID"),
-        ((5, 7, 2), 3, 1, "SAME"),
-        ((6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
-        ((12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
-        ((12, 9, 3), 4, 2, "SAME"),
-        ((9, 8, 2), 8, 4, "VALID"),
-        ((3, 3, 2), 1, 2, "SAME"),
+        ((), (10, 10, 4), 3, 1, "VALID"),
+        ((3,), (10, 10, 4), 3, 1, "VALID"),
+        ((), (5, 7, 2), 3, 1, "SAME"),
+        ((), (6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
+        ((), (12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
+        ((), (12, 9, 3), 4, 2, "SAME"),
+        ((3,), (12, 9, 3), 4, 2, "SAME"),
+        ((), (9, 8, 2), 8, 4, "VALID"),
+        ((3,), (3, 3, 2), 1, 2, "SAME"),
     ],
 )
-def test_convolutions_and_their_gradients_are_flaxs(
-    shape, size, stride, padding, agents
-):
+def test_convolutions_and_their_gradients_are_flaxs(lead, shape, size, stride, padding):
+    """Of one agent, and of several in a `vmap`."""
     theirs = nn.Conv(5, (size, size), stride, padding)
     ours = Conv(5, size, stride, padding)
-    lead = () if agents is None else (agents,)
     obs = jax.random.normal(jax.random.key(0), (*lead, 4, *shape))
     keys = jax.random.split(jax.random.key(1), lead) if lead else jax.random.key(1)
     init = jax.vmap(theirs.init) if lead else theirs.init

@@ -14,12 +14,12 @@ from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
 from purerl.learning import optimiser as making
 from purerl.learning.optimiser import frozen_in
-from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
+from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 from purerl.optimisers.learned import DECAYS, FEATURES, layout_of
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Schedule
 from tests.algorithms.agents import agent_of
-from tests.helpers import CONTINUOUS_CARTPOLE, assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, tiny_config
 
 RATE = 0.01
 PARAMS = {
@@ -32,21 +32,23 @@ PARAMS = {
 }
 
 
-def course(transformation, steps=300, params=PARAMS, scale=1.0):
-    """Parameters after steps on random gradients whose sizes span eight decades."""
+def walk(optim, gradients, params):
+    """Parameters after a step on each of the gradients `[N, ...]`."""
 
-    def step(carry, key):
+    def step(carry, gradient):
         params, state = carry
-        flat, restore = jax.flatten_util.ravel_pytree(params)
-        draw, size = jax.random.normal(key, (2, flat.size))
-        sizes = 10.0 ** (2.0 * size - 2.0)
-        grads = restore(scale * sizes * draw)
-        updates, state = transformation.update(grads, state, params)
-        return (jax.tree.map(jnp.add, params, updates), state), None
+        moves, state = optim.update(gradient, state, params)
+        return (jax.tree.map(jnp.add, params, moves), state), None
 
-    keys = jax.random.split(jax.random.key(0), steps)
-    carry = (params, transformation.init(params))
-    return jax.lax.scan(step, carry, keys)[0][0]
+    return jax.lax.scan(step, (params, optim.init(params)), gradients)[0][0]
+
+
+def course(transformation, steps=300, scale=1.0):
+    """Parameters after steps on random gradients whose sizes span eight decades."""
+    whole, restore = jax.flatten_util.ravel_pytree(PARAMS)
+    draw, size = jax.random.normal(jax.random.key(0), (2, steps, whole.size))
+    sizes = 10.0 ** (2.0 * size - 2.0)
+    return walk(transformation, jax.vmap(restore)(scale * sizes * draw), PARAMS)
 
 
 def flat(tree):
@@ -172,14 +174,22 @@ class Grown(Schedule):
         return 1e-3 * jnp.exp(1.5 * jnp.tanh(2.0 * share))
 
 
-@pytest.mark.parametrize("kind", [LearnedOptimiser, OpenOptimiser])
-def test_frozen_networks_are_no_part_of_its_means(kind):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        random_weights(LearnedOptimiser.make(noise=False)),
+        random_weights(OpenOptimiser.make(noise=False)),
+        Muon(),
+    ],
+    ids=["learned", "open", "muon"],
+)
+def test_frozen_networks_are_no_part_of_what_an_optimiser_sees(chosen):
     """What is not frozen moves as where there is nothing else, step after step."""
     large = jax.tree.map(lambda x: 50.0 * x, PARAMS["critic"])
     params = {"actor": PARAMS["actor"], "critic": large}
     whole, restore = jax.flatten_util.ravel_pytree(params)
     gradients = jax.random.normal(jax.random.key(3), (4, whole.size))
-    chosen, frozen = random_weights(kind.make(noise=False)), frozen_in(("critic",))
+    frozen = frozen_in(("critic",))
 
     @jax.jit
     def walked():
@@ -198,17 +208,6 @@ def test_frozen_networks_are_no_part_of_its_means(kind):
     for each in found:
         np.testing.assert_array_equal(flat(each["critic"]), flat(large))
         np.testing.assert_allclose(flat(each["actor"]), flat(wanted), atol=1e-6)
-
-
-def walk(optim, gradients, params):
-    """Parameters after a step on each of the gradients `[N, ...]`."""
-
-    def step(carry, gradient):
-        params, state = carry
-        moves, state = optim.update(gradient, state, params)
-        return (jax.tree.map(jnp.add, params, moves), state), None
-
-    return jax.lax.scan(step, (params, optim.init(params)), gradients)[0][0]
 
 
 def test_training_tells_it_the_share_of_the_run():
@@ -314,8 +313,7 @@ def test_only_a_policy_moves_at_random(policy):
 def _moved(optim, params):
     """How far a step without a gradient moves parameters, `[P]`."""
     zero = jax.tree.map(jnp.zeros_like, params)
-    moves, _ = optim.update(zero, optim.init(params), params)
-    return np.asarray(jax.flatten_util.ravel_pytree(moves)[0])
+    return flat(optim.update(zero, optim.init(params), params)[0])
 
 
 # OPEN's network has many kinks, so that a wide difference goes over some.
@@ -422,19 +420,3 @@ def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, orde
 
     found = [depth_of(layer) for layer in order]
     assert found[0] == 0.0 and found == sorted(set(found))
-
-
-def test_ppos_networks_are_known_apart():
-    config = tiny_config(env=CONTINUOUS_CARTPOLE, hidden_sizes=(8, 4))
-    params = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
-    params = params.params
-    layout = layout_of(params)
-    found = depths(params)
-    assert found["actor/params/torso/Dense_1/kernel"] == np.float32(1 / 3)
-    assert found["actor/params/log_std"] == 1.0
-    assert found["critic/params/torso/Dense_1/bias"] == 0.5
-    is_critic = [name[0] == "critic" for name in layout.names]
-    np.testing.assert_array_equal(layout.is_critic, is_critic)
-    np.testing.assert_array_equal(layout.network, np.array(is_critic).astype(int))
-    total = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert layout.spread(layout.depth).shape == (total,)

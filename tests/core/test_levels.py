@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from purerl.replay import levels
 from purerl.replay.levels import LevelBuffer, Result
@@ -26,50 +27,37 @@ def buffer_of(scores, played=None, capacity=None, best=None):
     )
 
 
-def probabilities(buffer, now, temperature, staleness_coef):
+RANKED = np.array([9, 36, 4, 0, 0]) / 49
+PLAYED = {"played": [4, 1, 9], "capacity": 4}
+STALE, BY_RANK = np.array([6, 9, 1, 0]) / 16, np.array([2, 3, 6, 0]) / 11
+
+
+@pytest.mark.parametrize(
+    ("buffer", "now", "temperature", "staleness_coef", "expected"),
+    [
+        # Ranks 2, 1, 3 and, with beta 1/2, weights 1/4, 1, 1/9; free places have none.
+        (buffer_of([0.5, 7.0, -2.0], capacity=5), 3, 0.5, 0.0, RANKED),
+        # Only the order of the scores counts, and then the place.
+        (buffer_of([1.0, 1.1, 0.0], capacity=5), 3, 0.5, 0.0, RANKED),
+        (buffer_of([1.0, 1.0]), 1, 1.0, 0.0, [2 / 3, 1 / 3]),
+        # Staleness is proportional to the time since, and mixes.
+        (buffer_of([0.0, 1.0, 2.0], **PLAYED), 10, 1.0, 1.0, STALE),
+        (
+            buffer_of([0.0, 1.0, 2.0], **PLAYED),
+            10,
+            1.0,
+            0.3,
+            0.7 * BY_RANK + 0.3 * STALE,
+        ),
+        (buffer_of([0.0, 1.0, 2.0], [5] * 3, 4), 5, 1.0, 1.0, [1 / 3] * 3 + [0]),
+        (levels.empty({"number": jnp.int32(0)}, 4), 3, 0.3, 0.3, [0.0] * 4),
+    ],
+)
+def test_probabilities_by_hand(buffer, now, temperature, staleness_coef, expected):
     found = levels.replay_probabilities(
         buffer, jnp.int32(now), temperature, staleness_coef
     )
-    return np.asarray(found)
-
-
-def test_ranks_weigh_by_a_power():
-    # Ranks 2, 1, 3 and, with beta 1/2, weights 1/4, 1, 1/9.
-    buffer = buffer_of([0.5, 7.0, -2.0], capacity=5)
-    found = probabilities(buffer, 3, 0.5, 0.0)
-    weights = np.array([1 / 4, 1, 1 / 9])
-    np.testing.assert_allclose(found[:3], weights / weights.sum(), rtol=1e-6)
-    assert (found[3:] == 0).all()  # free places
-    # Only the order of the scores counts.
-    np.testing.assert_array_equal(
-        found, probabilities(buffer_of([1.0, 1.1, 0.0], capacity=5), 3, 0.5, 0.0)
-    )
-
-
-def test_equal_scores_are_ranked_by_their_place():
-    found = probabilities(buffer_of([1.0, 1.0]), 1, 1.0, 0.0)
-    np.testing.assert_allclose(found, [2 / 3, 1 / 3], rtol=1e-6)
-
-
-def test_staleness_is_proportional_to_the_time_since_and_mixes():
-    buffer = buffer_of([0.0, 1.0, 2.0], played=[4, 1, 9], capacity=4)
-    stale = np.array([6, 9, 1]) / 16
-    np.testing.assert_allclose(
-        probabilities(buffer, 10, 1.0, 1.0), [*stale, 0], rtol=1e-6
-    )
-    ranked = np.array([1 / 3, 1 / 2, 1]) / (11 / 6)
-    np.testing.assert_allclose(
-        probabilities(buffer, 10, 1.0, 0.3), [*0.7 * ranked + 0.3 * stale, 0], rtol=1e-6
-    )
-    all_fresh = buffer_of([0.0, 1.0, 2.0], played=[5, 5, 5], capacity=4)
-    np.testing.assert_allclose(
-        probabilities(all_fresh, 5, 1.0, 1.0), [1 / 3] * 3 + [0], rtol=1e-6
-    )
-
-
-def test_an_empty_buffer_has_no_probabilities_and_no_error():
-    empty = levels.empty({"number": jnp.int32(0)}, 4)
-    assert (probabilities(empty, 3, 0.3, 0.3) == 0).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_draws_follow_the_probabilities():

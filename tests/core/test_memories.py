@@ -150,22 +150,19 @@ def complex_of(x):
     return np.asarray(x.real, np.float64) + 1j * np.asarray(x.imag, np.float64)
 
 
-def impulse_response(module, params):
-    """Outputs `[T, F]` of an input at the first step alone, and that input."""
-    impulse = np.array([0.3, -1.0, 0.7])
-    inputs = jnp.zeros((STEPS, 1, 3)).at[0, 0].set(jnp.asarray(impulse))
-    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
-    apply = jax.jit(module.apply)
-    _, outputs = apply(params, state, inputs, jnp.zeros((STEPS, 1), bool))
-    return np.asarray(outputs[:, 0]), impulse
+def blank(size, steps=STEPS):
+    """A state of zeros, no input and no resets."""
+    state = linear.Complex(jnp.zeros((1, size)), jnp.zeros((1, size)))
+    return state, jnp.zeros((steps, 1, 3)), jnp.zeros((steps, 1), bool)
 
 
 def test_the_impulse_response_of_an_lru_is_the_closed_form():
     unit = LinearUnit(SIZE, 0.5, 0.99, 3.0)
-    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
-    nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
-    params = unit.init(jax.random.key(3), state, *nothing)
-    found, impulse = impulse_response(unit, params)
+    impulse = np.array([0.3, -1.0, 0.7])
+    state, inputs, resets = blank(SIZE)
+    params = unit.init(jax.random.key(3), state, inputs, resets)
+    inputs = inputs.at[0, 0].set(jnp.asarray(impulse))
+    found = np.asarray(jax.jit(unit.apply)(params, state, inputs, resets)[1])[:, 0]
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     eigenvalues = np.exp(-np.exp(p["nu"]) + 1j * np.exp(p["theta"]))
     modulus = np.abs(eigenvalues)
@@ -182,8 +179,7 @@ def test_the_impulse_response_of_an_lru_is_the_closed_form():
 
 def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
     unit = LinearUnit(1000, 0.9, 0.999, 0.5)
-    state = linear.Complex(jnp.zeros((1, 1000)), jnp.zeros((1, 1000)))
-    nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
+    state, *nothing = blank(1000, steps=1)
     p = unit.init(jax.random.key(0), state, *nothing)["params"]
     squared = np.exp(-2 * np.exp(np.asarray(p["nu"], np.float64)))
     low, high = 0.9**2, 0.999**2
@@ -222,9 +218,8 @@ def test_s5_is_its_differential_equation_under_a_constant_input():
     # x' = Lambda x + B u from 0 is x(t) = (exp(Lambda t) - 1) / Lambda * B u, and the
     # layer holds an input for `dt`: after k steps t is k dt.
     module = StateSpace(SIZE, 0.05, 0.5)
-    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
-    resets = jnp.zeros((STEPS, 1), bool)
-    inputs = jnp.broadcast_to(jnp.array([0.3, -1.0, 0.7]), (STEPS, 1, 3))
+    state, nothing, resets = blank(SIZE)
+    inputs = nothing + jnp.array([[[0.3, -1.0, 0.7]]])
     params = module.init(jax.random.key(1), state, inputs, resets)
     _, outputs = jax.jit(module.apply)(params, state, inputs, resets)
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
@@ -327,6 +322,3 @@ def test_a_gate_is_a_grus_and_begins_near_the_identity():
     np.testing.assert_array_equal(start["params"]["bias"], np.full(SIZE, 2.0))
     closed = gate.apply(Gate(40.0).init(jax.random.key(1), x, y), x, y)
     np.testing.assert_allclose(closed, x, rtol=1e-6)
-
-
-# A module of the user's own

@@ -89,26 +89,6 @@ def test_what_begins_a_minibatch_is_a_constant_of_the_gradient_alone():
     np.testing.assert_allclose([value / 2, slope], 0.75 ** (EPOCHS * PARTS), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_minibatches_of_devices_take_one_common_step():
-    # Two devices with halves of the samples: gradients are averaged, copies stay equal.
-    def loss(params, minibatch):
-        error = jnp.square(params["b"] - minibatch["index"]).mean() / 2
-        return error, {"b": params["b"]}
-
-    halves = jax.tree.map(lambda x: x.reshape(2, -1), BATCH)
-    optim = sgd(0.5)
-
-    def part(batch):
-        state = optim.init(optimiser.flatten(PARAMS)[0])
-        passes = Passes(optim, 1, 1, axis_name="devices")
-        return minimise(loss, PARAMS, state, batch, jax.random.key(0), passes)[0]["b"]
-
-    # Means of the halves 2.5 and 8.5: alone they would step to 1.25 and 4.25.
-    both = jax.vmap(part, axis_name="devices")(halves)
-    np.testing.assert_allclose(both, [2.75, 2.75], rtol=1e-6)
-
-
 def test_a_gradient_of_zero_has_a_derivative_after_clipping():
     """A meta-gradient through an update that moves nothing is a number."""
     optim = optimiser.clip_by_global_norm(0.5)
@@ -150,11 +130,6 @@ def test_it_is_a_permutation_at_every_size(size):
     order = shuffled_indices(jax.random.key(size), size)
     assert order.dtype == jnp.int32
     np.testing.assert_array_equal(np.sort(order), np.arange(size))
-
-
-def test_another_key_gives_another_permutation():
-    first, second = (shuffled_indices(jax.random.key(k), 128) for k in (0, 1))
-    assert (first != second).mean() > 0.9
 
 
 def test_every_permutation_of_four_is_equally_likely():

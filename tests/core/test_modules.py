@@ -109,13 +109,13 @@ def test_what_is_no_module_is_refused_where_the_config_is_made(value, words):
         tiny_config(torso=value)
 
 
-UNWRITABLE = {
-    "class in a function": (nets.local(), "a class that no other program can import"),
-    "lambda": (nets.Holder(lambda x: x), "torso.value is <function <lambda>"),
-}
-
-
-@pytest.mark.parametrize(("module", "fragment"), UNWRITABLE.values(), ids=UNWRITABLE)
+@pytest.mark.parametrize(
+    ("module", "fragment"),
+    [
+        (nets.local(), "a class that no other program can import"),
+        (nets.Holder(lambda x: x), "torso.value is <function <lambda>"),
+    ],
+)
 def test_what_no_file_can_hold_trains_but_is_not_written(module, fragment):
     config = tiny_config(torso=module)
     assert purerl.resolve(config).torso == module
@@ -127,34 +127,19 @@ MISFITS = [
     (lambda: tiny_config(torso=nn.relu), "torso must be one of"),
     (lambda: tiny_config(torso=nets.Value()), r"torso .*returned float32 \(3,\)"),
     (lambda: tiny_config(torso=nets.Normalised()), "torso.*with parameters alone"),
-    (
-        lambda: tiny_config(torso=nn.Dense(2, dtype=jnp.bfloat16)),
-        r"torso.*returned bfloat16 \(3, 2\)",
-    ),
+    (lambda: tiny_config(torso=nn.Dense(2, dtype=jnp.bfloat16)), "returned bfloat16"),
     (lambda: tiny_config(torso=nets.Policy(layer=nn.Embed(2, 3))), "torso.*failed"),
     (lambda: tiny_config(actor=nets.Policy(3)), r"actor.*logits of 2 actions"),
-    (
-        lambda: tiny_config(actor=nets.Policy(1), env="Pendulum-v1"),
-        "actor.*mean and log standard deviation of 1",
-    ),
+    (lambda: tiny_config(actor=nets.Policy(1), env="Pendulum-v1"), "actor.*mean and l"),
     (lambda: tiny_config(critic=nets.Column()), r"critic.*returned float32 \(3, 1\)"),
     (lambda: small("dqn", critic=nets.Policy(3)), "critic.*values of 2 actions"),
     (lambda: small("td3", critic=nets.Column()), r"critic.*\(3, 4\) and \(3, 1\)"),
     (lambda: tiny_config(shared_torso=True, critic=nets.Value()), "shared_torso.*crit"),
     (lambda: tiny_config(shared_torso=True, actor="mlp"), "shared_torso needs actor"),
-    (
-        lambda: small("dqn", dueling=True, critic=nets.Policy()),
-        "critic must.*duel",
-    ),
+    (lambda: small("dqn", dueling=True, critic=nets.Policy()), "critic must.*duel"),
     (lambda: small("recurrent_ppo", critic="mlp"), "critic must be auto"),
-    (
-        lambda: small("recurrent_ppo", shared_torso=True),
-        "shared_torso needs actor",
-    ),
-    (
-        lambda: tiny_config(torso="nature", env="Breakout-MinAtar"),
-        r"torso 'nature'.*\(10, 10, 4\)",
-    ),
+    (lambda: small("recurrent_ppo", shared_torso=True), "shared_torso needs actor"),
+    (lambda: tiny_config(torso="nature", env="Breakout-MinAtar"), "torso 'nature'.*10"),
     (lambda: small("recurrent_ppo", memory="rnn"), "memory must be one of"),
 ]
 

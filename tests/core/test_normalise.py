@@ -1,5 +1,7 @@
 """Running statistics against numpy over everything that was seen."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,9 @@ from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.learning import averages
 from purerl.learning.averages import RewardScale, init_moments, merge
 from purerl.networks import observe
-from tests.helpers import slow_but
+from tests.helpers import slow_but, tiny_config
+
+scale_rewards = partial(averages.scale_rewards, gamma=0.5, clip=10.0, axis_name=None)
 
 
 def batches(shape, sizes=(5, 1, 40, 7), seed=0):
@@ -30,20 +34,6 @@ def test_merging_batches_equals_numpy_over_all_of_them(shape):
     assert moments.count == len(whole)
     np.testing.assert_allclose(moments.mean, whole.mean(0), rtol=1e-5)
     np.testing.assert_allclose(moments.var, whole.var(0), rtol=1e-5)
-
-
-def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
-    data = 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (4, 6, 3))
-    start = init_moments((3,))._replace(
-        count=jnp.float32(10.0), mean=jnp.ones(3), var=2.0 * jnp.ones(3)
-    )
-    spread = jax.vmap(lambda part: merge(start, part, "devices"), axis_name="devices")(
-        data
-    )
-    whole = merge(start, data.reshape(24, 3))
-    for lanes, expected in zip(spread, whole, strict=True):
-        for lane in lanes:
-            np.testing.assert_allclose(lane, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("first", [0, 2**24])
@@ -97,14 +87,7 @@ def test_finite_numbers_never_make_statistics_infinite():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     for batch in (*batches, *batches):
         moments = merge(moments, batch)
-        scale, scaled = averages.scale_rewards(
-            scale,
-            batch[:, None],
-            jnp.ones((4, 1), bool),
-            gamma=0.99,
-            clip=10.0,
-            axis_name=None,
-        )
+        scale, scaled = scale_rewards(scale, batch[:, None], jnp.ones((4, 1), bool))
         assert all(np.isfinite(x) for x in moments) and jnp.isfinite(scaled).all()
     seen = averages.normalise(moments, jnp.array([1.0, big, -big, 0.0]), 10.0)
     np.testing.assert_allclose(seen, [0.0, 10.0, -10.0, 0.0], atol=1e-3)
@@ -129,29 +112,20 @@ def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     reward = jnp.array([[2.0], [2.0], [6.0]])
     done = jnp.array([[False], [True], [False]])
-    after, scaled = averages.scale_rewards(
-        scale, reward, done, gamma=0.5, clip=10.0, axis_name=None
-    )
+    after, scaled = scale_rewards(scale, reward, done)
     np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
     np.testing.assert_allclose(after.running, [6.0])
     np.testing.assert_allclose(after.moments.mean, 11 / 3, rtol=1e-6)
     np.testing.assert_allclose(after.moments.var, 26 / 9, rtol=1e-5)
 
 
+NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
+
+
 @pytest.fixture(scope="module")
 def normalising():
     """Three updates of PPO with normalised observations and a step size of nothing."""
-    config = purerl.PPOConfig(
-        num_envs=2,
-        num_steps=16,
-        total_timesteps=2 * 16 * 3,
-        hidden_sizes=(8,),
-        num_minibatches=2,
-        num_epochs=2,
-        learning_rate=1e-30,
-        normalize_observations=True,
-        normalize_rewards=True,
-    )
+    config = tiny_config(total_timesteps=3 * 32, learning_rate=1e-30, **NORMALISED)
     algorithm = purerl.make_algorithm(config)
     step = jax.jit(algorithm.step)
     states, metrics = [algorithm.init(jax.random.key(0))], []
@@ -184,25 +158,15 @@ def test_reported_returns_are_those_of_unscaled_rewards(normalising):
     # CartPole pays 1 per step: return and length of an episode are the same number.
     _, metrics = normalising
     assert sum(int(m["episodes"]) for m in metrics) > 0
-    for metric in metrics:
-        np.testing.assert_array_equal(
-            metric["episode_return"], metric["episode_length"]
-        )
+    for each in metrics:
+        np.testing.assert_array_equal(each["episode_return"], each["episode_length"])
 
 
 @pytest.mark.slow
 def test_the_clips_are_fields_and_reach_what_is_learned_from():
     """Values 3 and -3 of a critic that says what it sees; rewards of 8 at scale 1."""
-    config = purerl.PPOConfig(
-        env="probe/continuous",
-        normalize_observations=True,
-        normalize_rewards=True,
-        clip_observations=0.5,
-        clip_rewards=0.25,
-        num_envs=2,
-        num_steps=8,
-        hidden_sizes=(4,),
-    )
+    clips = {"clip_observations": 0.5, "clip_rewards": 0.25}
+    config = tiny_config(env="probe/continuous", num_steps=8, **NORMALISED, **clips)
     env = resolve_env(config)
     parts = policy_gradient.make_agent(config, env)
     moments = averages.init_moments((1,))
@@ -214,7 +178,7 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     estimates, _ = policy_gradient.estimate(parts, state, played)
     scaled = np.abs(np.asarray(estimates.reward))
     assert scaled.max() == 0.25 and (scaled == 0.25).mean() > 0.2
-    for name in ("clip_observations", "clip_rewards"):
+    for name in clips:
         with pytest.raises(ConfigError, match=f"{name} must be greater than 0"):
             purerl.make_train(config.replace(**{name: 0.0}))
 

@@ -18,14 +18,6 @@ KEY = jax.random.key(0)
 BYTES = jnp.array([0, 51, 255], jnp.uint8).reshape(1, 1, 3)
 
 
-def test_images_in_bytes_come_out_between_0_and_1():
-    features = to_features(Box(0, 255, (1, 1, 3), np.uint8), BYTES)
-    assert features.dtype == jnp.float32
-    np.testing.assert_allclose(features.ravel(), [0.0, 0.2, 1.0], rtol=1e-6)
-    batch = to_features(Box(0, 255, (1, 1, 3), np.uint8), jnp.stack([BYTES] * 2))
-    np.testing.assert_array_equal(batch[1], features)
-
-
 @pytest.mark.parametrize(
     "space",
     [
@@ -58,40 +50,38 @@ def test_an_observation_of_another_shape_is_refused(space, obs, words):
         completed(space, obs, ())
 
 
-def test_a_policy_names_the_shape_that_it_expects():
-    config = tiny_config()
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    policy = purerl.make_policy(config, state)
-    for obs in (np.zeros(3), [0.0, 0.0, 0.0]):
-        with pytest.raises(ConfigError, match=r"shape \(4,\), .* got \(3,\)"):
-            policy(obs)
-    for obs, shape in (([0.0] * 4, ()), ((0.0,) * 4, ()), (np.zeros((2, 4)), (2,))):
-        assert policy(obs).shape == shape
+def policy_of(config):
+    """The policy of a fresh agent."""
+    state = jax.jit(purerl.make_algorithm(config).init)(KEY)
+    return purerl.make_policy(config, state)
 
 
-def test_a_batch_of_no_observation_has_no_action():
-    config = tiny_config()
-    policy = purerl.make_policy(config, jax.jit(purerl.make_train(config))(KEY).state)
+def test_a_policy_takes_lists_and_names_what_it_expects():
+    policy, pair = policy_of(tiny_config()), np.zeros((2, 4))
     assert policy(np.zeros((0, 4))).shape == (0,)
+    for obs in ([0.0] * 4, (0.0,) * 4):
+        assert policy(obs).shape == ()
     for name in ("threefry2x32", "rbg"):
         with jax.default_prng_impl(name):
             key = jax.random.PRNGKey(0)
-            assert policy(np.zeros((2, 4)), key).shape == (2,)
+            assert policy(pair, key).shape == (2,)
             with pytest.raises(ConfigError, match="one key for all observations"):
-                policy(np.zeros((2, 4)), jnp.stack([key, key]))
-    with pytest.raises(ConfigError, match="key of a policy must be one key"):
-        policy(np.zeros(4), 1)
-    with pytest.raises(ConfigError, match="one key for all observations"):
-        policy(np.zeros((2, 4)), jax.random.split(KEY))
+                policy(pair, jnp.stack([key, key]))
+    for arguments, words in (
+        ((np.zeros(3),), r"shape \(4,\), .* got \(3,\)"),
+        (([0.0] * 3,), r"shape \(4,\), .* got \(3,\)"),
+        ((np.zeros(4), 1), "key of a policy must be one key"),
+        ((pair, jax.random.split(KEY)), "one key for all observations"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            policy(*arguments)
 
 
 def test_a_policy_with_a_memory_takes_a_number_of_episodes_and_refuses_a_key():
-    config = small("recurrent_ppo")
-    state = jax.jit(purerl.make_train(config))(KEY).state
-    policy = purerl.make_policy(config, state)
+    policy = policy_of(small("recurrent_ppo"))
     assert isinstance(policy, RecurrentPolicy)
-    alike = zip(*(map(jax.tree.leaves, map(policy.init, (3, (3,))))), strict=True)
-    assert all(a.shape == b.shape for a, b in alike)
+    shapes = [jax.tree.map(jnp.shape, policy.init(batch)) for batch in (3, (3,))]
+    assert shapes[0] == shapes[1]
     for key in (KEY, jax.random.PRNGKey(0)):
         with pytest.raises(ConfigError, match="begin with memory = policy"):
             policy(np.zeros(4), key)

@@ -64,10 +64,9 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("ppo", {}),
         ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
+        pytest.param("ppo", {}, marks=pytest.mark.slow),
         pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
-        pytest.param("td3", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(name, changes):

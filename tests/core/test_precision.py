@@ -11,15 +11,10 @@ import purerl
 from purerl import precision
 from tests import golden
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, slow_but
 
 KEY = jax.random.key(0)
 WIDE = ("f64[", "i64[", "u64[", "c128[")
-QUICK = ("ppo", "dqn", "sac")
-ALGORITHMS = [
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-    for name in SMALL
-]
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def program(config, overrides):
     return str(jax.make_jaxpr(purerl.make_train(config))(KEY, overrides))
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", slow_but(SMALL, "ppo", "dqn", "sac"))
 def test_the_program_of_a_run_is_the_same(name, request):
     config, overrides = small(name), {"gamma": np.float32(0.5)}
     usual = program(config, overrides)
@@ -56,42 +51,36 @@ def test_overrides_may_have_64_bits(in_64_bits):
     assert types <= {"float32", "int32", "uint32", "bool"}
 
 
-def test_the_functions_of_an_algorithm_are_the_same(request):
+def functions():
     config = small("recurrent_ppo")
-
-    def play():
-        algorithm = purerl.make_algorithm(config)
-        state, metrics = jax.jit(algorithm.step)(algorithm.init(KEY))
-        policy = purerl.make_policy(config, state)
-        return state, metrics, policy(np.ones(4, np.float32), policy.init(), KEY)
-
-    usual = play()
-    request.getfixturevalue("in_64_bits")
-    assert_same_bits(play(), usual)
+    algorithm = purerl.make_algorithm(config)
+    state, metrics = jax.jit(algorithm.step)(algorithm.init(KEY))
+    policy = purerl.make_policy(config, state)
+    return state, metrics, policy(np.ones(4, np.float32), policy.init(), KEY)
 
 
-def test_members_of_several_threads_are_the_same(request):
-    train = purerl.make_train(small("ppo"))
+def threads():
     keys = jax.random.split(KEY, 4)
-    usual = purerl.pmap(train, lanes=2)(keys)
-    request.getfixturevalue("in_64_bits")
-    assert_same_bits(purerl.pmap(train, lanes=2)(keys), usual)
+    return purerl.pmap(purerl.make_train(small("ppo")), lanes=2)(keys)
 
 
+def update_on_the_host():
+    algorithm = purerl.make_algorithm(small("dqn"))
+    assert algorithm.hosted is not None
+    state = algorithm.init(KEY)
+    return algorithm.hosted(state.update).begin(state)
+
+
+CALLS = {call.__name__: call for call in (functions, threads, update_on_the_host)}
 TOOLS = {tool.__name__: tool for tool in golden.TOOLS}
 
 
-@pytest.mark.parametrize(
-    "tool",
-    [
-        name if name == "run" else pytest.param(name, marks=pytest.mark.slow)
-        for name in TOOLS
-    ],
-)
-def test_what_a_tool_returns_is_the_same(tool, request):
-    usual = TOOLS[tool]()
+@pytest.mark.parametrize("name", slow_but([*CALLS, *TOOLS], *CALLS, "run"))
+def test_what_is_returned_is_the_same(name, request):
+    call = (CALLS | TOOLS)[name]
+    usual = call()
     request.getfixturevalue("in_64_bits")
-    assert_same_bits(TOOLS[tool](), usual)
+    assert_same_bits(call(), usual)
 
 
 # What computes nothing in JAX, or only calls what does.
@@ -115,20 +104,6 @@ def test_every_public_function_computes_in_32_bits():
         and value.__code__ is not decorated
     }
     assert others == set(WITHOUT_ARRAYS.split())
-
-
-def test_the_pieces_of_an_update_on_the_host_are_the_same(request):
-    config = small("dqn")
-
-    def begin():
-        algorithm = purerl.make_algorithm(config)
-        assert algorithm.hosted is not None
-        state = algorithm.init(KEY)
-        return algorithm.hosted(state.update).begin(state)
-
-    usual = begin()
-    request.getfixturevalue("in_64_bits")
-    assert_same_bits(begin(), usual)
 
 
 def test_64_bits_can_be_kept(in_64_bits):

@@ -111,23 +111,6 @@ def test_priority_is_the_power_of_the_error():
     np.testing.assert_allclose(leaves(after, 3), [2, 1, 3], rtol=1e-6)
 
 
-def test_new_items_have_the_largest_priority_so_far():
-    capacity = 4
-    priorities = empty(capacity)
-    priorities = add(priorities, jnp.uint32(0), 2, capacity)
-    np.testing.assert_array_equal(leaves(priorities, 4), [1, 1, 0, 0])
-    for error in (6.0, 2.0):  # The largest was 6, although it is there no longer.
-        priorities = update(
-            priorities,
-            jnp.array([0], jnp.uint32),
-            jnp.array([error]),
-            capacity,
-            **PLAIN,
-        )
-    priorities = add(priorities, jnp.uint32(2), 1, capacity)
-    np.testing.assert_array_equal(leaves(priorities, 4), [2, 1, 6, 0])
-
-
 @pytest.mark.parametrize(
     ("capacity", "num", "margin"),
     [

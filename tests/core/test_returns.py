@@ -78,25 +78,6 @@ def test_q_lambda_equals_a_plain_loop_over_random_flags(seed, trace_decay):
     np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
 
 
-def test_retrace_of_four_steps_with_a_truncation_and_a_termination():
-    # gamma = 1/2, lambda = 1/2, all values 4 after and 2 of the actions.
-    #   G_3 = 1 + 4/2 = 3                            the trajectory ends
-    #   G_2 = 1                                      terminated
-    #   G_1 = 1 + 4/2 = 3                            truncated: no trace, but a value
-    #   G_0 = 1 + (4 + (1/2 * 1) (3 - 2)) / 2 = 3.25 the ratio 3 of step 1 counts as 1
-    found = retrace(
-        column(1, 1, 1, 1),
-        column(2, 2, 2, 2),
-        column(4, 4, 4, 4),
-        column(0.1, 3, 0.2, 0.3),
-        column(0, 0, 1, 0, dtype=bool),
-        column(0, 1, 0, 0, dtype=bool),
-        gamma=0.5,
-        trace_decay=0.5,
-    )
-    np.testing.assert_allclose(found[:, 0], [3.25, 3.0, 1.0, 3.0])
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_retrace_equals_its_sum_of_corrections(seed):
     # Forwards, as Munos et al. (2016) define it: Q plus discounted TD errors, each

@@ -1,7 +1,5 @@
 """Rollouts against a plain Python loop over the same environments and keys."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,6 @@ from scipy import stats
 from purerl import envs
 from purerl.acting import rollout
 from purerl.acting.rollout import Stepper
-from purerl.keys import env_keys
 from tests.helpers import slow_but
 
 STEPS, ENVS = 30, 3
@@ -149,43 +146,21 @@ def test_a_foreign_environment_that_sets_both_flags_is_corrected():
     assert batch.terminated.all() and not batch.truncated.any()
 
 
-def starts(carry, batch):
-    """First observations of the episodes that began within the rollout."""
-    done = np.asarray(batch.terminated | batch.truncated)
-    after = np.concatenate([batch.obs[1:], carry.obs[None]])
-    return after[done]
-
-
-def pool_of(stepper, key):
-    key_pool = jax.random.split(jax.random.split(key)[1], 3)[2]
-    return np.asarray(rollout.draw_pool(stepper, key_pool)[0])
-
-
-@pytest.mark.slow
-def test_pool_starts_come_from_the_pool_of_their_rollout():
-    stepper = cartpole("pool", pool=4)
-    pools = []
-    for seed in (0, 1):
-        key = jax.random.key(seed)
-        _, carry, batch, _ = collect(stepper, key)
-        pool = pool_of(stepper, key)
-        pools.append(pool)
-        begun = starts(carry, batch)
-        assert len(begun) > 6
-        distance = np.abs(begun[:, None] - pool[None]).max(-1).min(-1)
-        assert distance.max() < 1e-6
-    # Every rollout draws its own pool.
-    assert np.abs(pools[0][:, None] - pools[1][None]).max(-1).min() > 1e-4
-
-
-def test_the_pool_keeps_the_observation_before_the_reset_too():
-    _, carry, batch, _ = collect(cartpole("pool"), jax.random.key(0))
+def test_a_pool_has_the_starts_and_keeps_the_observation_before_the_reset():
+    stepper, key = cartpole("pool", pool=4), jax.random.key(0)
+    _, carry, batch, _ = collect(stepper, key, steps=100)
     done = np.asarray(batch.terminated | batch.truncated)
     after = np.concatenate([batch.obs[1:], carry.obs[None]])
     same = (np.asarray(batch.next_obs) == after).all(-1)
     np.testing.assert_array_equal(same, ~done)
     angle = np.abs(np.asarray(batch.next_obs[..., 2]))
     np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
+    # What follows an end is a member of the pool, and every member is used.
+    key_pool = jax.random.split(jax.random.split(key)[1], 3)[2]
+    pool = np.asarray(rollout.draw_pool(stepper, key_pool)[0])
+    away = np.abs(after[done][:, None] - pool[None]).max(-1)
+    assert away.min(-1).max() < 1e-6
+    assert set(away.argmin(-1)) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("scheme", slow_but(["fresh", "pool"], "pool"))
@@ -205,44 +180,3 @@ def test_over_rollouts_starts_have_the_environments_distribution(scheme):
     positions = start(jax.random.split(jax.random.key(0), 4000))
     counts = np.bincount(positions, minlength=4)
     assert stats.chisquare(counts).pvalue > 1e-3
-
-
-def test_every_member_of_the_pool_is_used():
-    stepper = cartpole("pool", pool=4)
-    key = jax.random.key(0)
-    _, carry, batch, _ = collect(stepper, key, steps=100)
-    nearest = np.abs(starts(carry, batch)[:, None] - pool_of(stepper, key)[None])
-    assert set(nearest.max(-1).argmin(-1)) == {0, 1, 2, 3}
-
-
-def test_environments_spread_over_a_named_axis_see_the_same_keys():
-    key = jax.random.key(0)
-    whole = jax.random.key_data(env_keys(key, (5, 6), None))
-    spread = jax.vmap(
-        lambda _: jax.random.key_data(env_keys(key, (5, 2), "devices")),
-        axis_name="devices",
-    )(jnp.arange(3))
-    for lane in range(3):
-        np.testing.assert_array_equal(spread[lane], whole[:, 2 * lane : 2 * lane + 2])
-
-
-@pytest.mark.slow
-def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
-    (_, _, batch, _), _ = fresh
-    done = batch.terminated | batch.truncated
-    returns = jnp.cumsum(batch.reward, axis=0)
-    lengths = jnp.cumsum(done.astype(jnp.int32), axis=0)
-
-    def metrics(axis, *ends):
-        bad = jnp.ones(ends[0].shape[1])
-        return rollout.episode_metrics(rollout.Episodes(*ends, bad), axis)
-
-    whole = metrics(None, done, returns, lengths)
-    for name, values in (("episode_return", returns), ("episode_length", lengths)):
-        mean = np.asarray(values)[np.asarray(done)].mean()
-        np.testing.assert_allclose(whole[name], mean, rtol=1e-6)
-    ends = (x[:, :, None] for x in (done, returns, lengths))
-    each = jax.vmap(partial(metrics, "devices"), in_axes=1, axis_name="devices")
-    spread = each(*ends)
-    for name, value in whole.items():
-        np.testing.assert_allclose(spread[name], np.full(ENVS, value), rtol=1e-6)

@@ -17,7 +17,6 @@ from purerl.acting.environment import is_built_in
 from purerl.envs.adapters import brax as adapter
 from purerl.envs.adapters.brax import BraxEnvironment, BraxParams
 from tests.envs.episodes import played
-from tests.helpers import tiny_config
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
 pytestmark = [pytest.mark.usefixtures("lax_rank_promotion")]
@@ -121,37 +120,23 @@ def test_which_environments_rescale_is_read_from_the_installed_sources():
     assert rescaling == set(adapter.RESCALES_ACTIONS)
 
 
-def test_default_backends():
-    assert envs.make("brax/hopper").backend == "spring"
-    assert envs.make("brax/swimmer").backend == "generalized"
-
-
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
+        (lambda env: BraxEnvironment("cheetah"), "none of brax's. Did you mean 'half"),
+        (lambda env: envs.make("brax/ant", legs=5), r"were \['legs'\], which it does"),
+        (lambda env: env.reset(KEY, BraxParams()), "gravity .* must be a number"),
         (
-            lambda: BraxEnvironment("cheetah"),
-            "'cheetah' is none of brax's. Did you mean 'half",
-        ),
-        (lambda: envs.make("brax/ant", legs=5), r"were \['legs'\], which it does not"),
-        (
-            lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),
-            "params.gravity of brax/hopper must be a number",
-        ),
-        (
-            lambda: _reset_with(damping=jnp.ones(6)),
+            lambda env: env.reset(KEY, env.default_params.replace(damping=jnp.ones(6))),
             "params.damping of brax/hopper must be None",
         ),
     ],
 )
 def test_bad_input(make, sentence):
+    env = envs.make("brax/hopper")
+    assert env.backend == "spring"
     with pytest.raises(ValueError, match=sentence):
-        make()
-
-
-def _reset_with(**changes):
-    env = BraxEnvironment("hopper")
-    return env.reset(KEY, env.default_params.replace(**changes))
+        make(env)
 
 
 ALL = [(name, None) for name in envs.registry.BRAX_NAMES] + [
@@ -247,16 +232,6 @@ def test_an_object_of_brax_is_refused_with_the_way_by_its_name(own):
     env = own.get_environment("slower")
     with pytest.raises(purerl.ConfigError, match="registered there: env='brax/NAME'"):
         purerl.make_train(purerl.PPOConfig(env=env))
-
-
-def test_a_run_in_an_own_environment_is_read_where_it_is_registered(own, tmp_path):
-    config = tiny_config(env="brax/slower", total_timesteps=2 * 32, num_evaluations=1)
-    result = purerl.run(config, out=tmp_path / "run", progress=False)
-    loaded = purerl.load_run(tmp_path / "run")
-    assert loaded.policy(0)(np.zeros(2)) == result.policy(0)(np.zeros(2))
-    del own._envs["slower"]
-    with pytest.raises(purerl.ConfigError, match=r"brax/slower.* --import MODULE"):
-        purerl.load_run(tmp_path / "run")
 
 
 # Where the pole is in two pictures: the mean column of what is bright above the rail.

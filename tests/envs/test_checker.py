@@ -1,6 +1,7 @@
 """`envs.check` finds every kind of broken environment, and passes a sound one."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import jax
@@ -203,10 +204,7 @@ OTHERS = {
     "y": first(lambda obs: {"x": obs, "y": (jnp.concatenate([obs, obs]),)}),
 }
 BROKEN = [
-    (
-        other(reset_env=lambda out, _: out if out[0] > 0 else -out),
-        "reset cannot be tra",
-    ),
+    (other(reset_env=lambda out, _: out if out[0] else ()), "reset cannot be traced"),
     (Decides, "without Python decisions"),
     (ParamsMustBeConcrete, "step cannot be traced"),
     (WeaklyTyped, "weakly typed"),
@@ -215,19 +213,13 @@ BROKEN = [
     (other(CartPole, reset_env=lambda out, _: out[0]), "expected obs, state"),
     (other(reset=put(1, lambda out: NoPytree(0))), "reset cannot be traced"),
     (other(observation_space=space(-9.0, 9.0, (2,))), r"shape \(1,\).*\(2,\)"),
-    (
-        other(step_env=first(lambda obs: jnp.append(obs, 0))),
-        r"step returns .* shape \(2,\)",
-    ),
+    (other(step_env=first(lambda x: jnp.append(x, 0))), r"step returns .* \(2,\)"),
     (other(reset_env=HALF), "dtype float16, expected .* float32"),
     (other(observation_space=in_parts, reset_env=OTHERS["x"]), "parts {'x'}, .*'y'"),
     (other(observation_space=in_parts, reset_env=OTHERS["y"]), r"'y' at 0 .* \(2,\)"),
     (INFINITE, "a reward was infinite or NaN"),
     (other(step=put(3, lambda out: out[3] * 1.0)), r"terminated as float32\[\], exp"),
-    (
-        other(step_env=put(2, lambda out: out[2][None])),
-        r"reward of float32\[1\], expec",
-    ),
+    (other(step_env=put(2, lambda out: out[2][None])), r"reward of float32\[1\]"),
     (other(step_env=put(2, lambda _: None)), "reward of a Python NoneType, expected"),
     (other(step=put(4, lambda out: out[3] | out[4])), "were both true"),
     (other(step=final(lambda out: out[0])), "differs from the one that step_env"),
@@ -239,10 +231,7 @@ BROKEN = [
     (NoMethod, r"action_space\(params\) raised TypeError: .* a method"),
     (other(is_truncated=limit(lambda t, most: t >= most - 1)), "lasted 4 .* exactly 5"),
     (other(step_env=over(lambda t, most: t >= most)), r"True .* = 1 and False with .*"),
-    (
-        other(step_env=over(lambda t, most: t == most)),
-        "Remove the comparison of `time`",
-    ),
+    (other(step_env=over(lambda t, most: t == most)), "Remove the comparison of"),
     (other(step_env=put(2, lambda out: out[2] + RANDOM.uniform())), "different episod"),
     (SaysNothingOfWind, "another outcome with another key, .* set it to True"),
     (ParamsHoldText, r"params.label is a str, expected an array"),
@@ -287,26 +276,30 @@ def test_a_broken_environment_is_found(broken, sentence):
         envs.check(broken())
 
 
-def test_an_object_without_the_contract_is_refused():
-    with pytest.raises(TypeError, match="int without reset, step, default_params"):
-        envs.check(3)
-    with pytest.raises(TypeError, match=r"make the .* first: envs.make\('CartPole-v1'"):
-        envs.check("CartPole-v1")
+@pytest.mark.parametrize(
+    ("env", "options", "words"),
+    [
+        (3, {}, "int without reset, step, default_params"),
+        ("CartPole-v1", {}, r"make the .* first: envs.make\('CartPole-v1'"),
+        (Walk(), {"params": {"stride": 0.5}}, "params of Walk must be a WalkParams"),
+        (Walk(), {"num_steps": 0}, "num_steps must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(env, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        envs.check(env, **options)
+
+
+CONTRACT = ("default_params", "action_space", "observation_space", "reset", "step")
 
 
 def test_an_object_with_the_contract_is_checked_without_being_an_environment():
-    class Plain:
-        def __init__(self, inner):
-            self.inner = inner
-            self.default_params = inner.default_params
-            self.action_space = inner.action_space
-            self.observation_space = inner.observation_space
-            self.reset = inner.reset
-            self.step = inner.step
+    def plain(env):
+        return SimpleNamespace(**{name: getattr(env, name) for name in CONTRACT})
 
-    envs.check(Plain(Walk()))
+    envs.check(plain(Walk()))
     with pytest.raises(envs.EnvCheckError, match="infinite or NaN"):
-        envs.check(Plain(INFINITE()))
+        envs.check(plain(INFINITE()))
 
 
 class SeesASide(Walk):
@@ -324,29 +317,14 @@ class SeesASide(Walk):
         return Box(0, 1, (1,), bool)
 
 
-class ForgetsTheLastSide(SeesASide):
-    def step(self, key, state, action, params=None):
-        *most, info = super().step(key, state, action, params)
-        return *most, {**info, "final_observation": ~info["final_observation"]}
-
-
 def test_observations_may_be_truth_values():
     envs.check(SeesASide())
+    forgets = other(SeesASide, step=final(lambda out: ~out[5]["final_observation"]))
     with pytest.raises(envs.EnvCheckError, match="final_observation"):
-        envs.check(ForgetsTheLastSide())
-
-
-def test_arguments_of_the_check_that_cannot_be():
-    with pytest.raises(TypeError, match="params of Walk must be a WalkParams, got a d"):
-        envs.check(Walk(), params={"stride": 0.5})
-    with pytest.raises(ValueError, match="num_steps must be at least 1, got 0"):
-        envs.check(Walk(), num_steps=0)
+        envs.check(forgets())
 
 
 def test_an_action_space_that_is_none_gets_a_sentence():
-    class Plain(CartPole):
-        def action_space(self, params=None):
-            return 3
-
+    env = other(CartPole, action_space=lambda *_: 3)()
     with pytest.raises(purerl.ConfigError, match="actions must be of a space"):
-        purerl.make_train(tiny_config(env=Plain()))
+        purerl.make_train(tiny_config(env=env))

@@ -129,19 +129,11 @@ def test_a_fall_in_the_step_of_the_limit_is_a_fall():
 
     natural, last = first_end(100)
     assert 5 < natural < 15 and last.terminated[0]
-    length, at_limit = first_end(natural)
-    assert (length, at_limit.terminated[0], at_limit.truncated[0]) == (
-        natural,
-        True,
-        False,
-    )
-    np.testing.assert_array_equal(at_limit.next_obs, last.next_obs)
-    length, before = first_end(natural - 1)
-    assert (length, before.terminated[0], before.truncated[0]) == (
-        natural - 1,
-        False,
-        True,
-    )
+    for limit, falls in ((natural, True), (natural - 1, False)):
+        length, end = first_end(limit)
+        flags = end.terminated[0], end.truncated[0]
+        assert (length, *flags) == (limit, falls, not falls)
+        assert (end.next_obs == last.next_obs).all() == falls
     # What EnvPool itself says.
     pool = envpool.make_gymnasium(
         "CartPole-v1", num_envs=1, seed=5, max_episode_steps=natural
@@ -192,6 +184,7 @@ def test_the_channels_of_pictures_come_last():
         ("CartPole-v9", {}, "EnvPool has no 'CartPole-v9'. Did you mean 'CartPole-v1"),
         ("CartPole-v1", {"gravity": 3}, "cannot be made with these env_kwargs.*gravit"),
         ("CartPole-v1", {"num_envs": 3}, "num_envs in env_kwargs of .* is decided by"),
+        ("CartPole-v1", {"max_num_players": 2}, "has up to 2 players, and training"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(id, options, sentence):
@@ -200,8 +193,3 @@ def test_what_cannot_be_is_refused_in_a_sentence(id, options, sentence):
     config = purerl.PPOConfig(env=f"envpool/{id}", env_kwargs=options)
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.run(config, progress=False)
-
-
-def test_several_players_are_refused():
-    with pytest.raises(ValueError, match=r"has up to 2 players, and training needs"):
-        envs.make("envpool/CartPole-v1", max_num_players=2)

@@ -77,46 +77,40 @@ class Endless(OldWalk):
 # Actions of three episodes: the goal after 4 steps, the limit after 5 with place 2, and
 # the goal in the very step of the limit, which is a termination.
 ACTIONS = [1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
-TERMINATED, TRUNCATED = [3, 13], [8]
 
 
-def flags(env):
+def ends_of(env):
+    """In which steps episodes terminate, in which they are truncated, and all info."""
     params = env.default_params
     _, state = env.reset(jax.random.key(0), params)
-    found = []
+    terminated, truncated, infos = [], [], []
     for number, action in enumerate(ACTIONS):
-        _, state, _, terminated, truncated, info = env.step(
+        _, state, _, *flags, info = env.step(
             jax.random.key(0), state, jnp.int32(action), params
         )
-        found.append((number, bool(terminated), bool(truncated), info))
-    return found
+        infos.append(info)
+        for found, flag in zip((terminated, truncated), flags, strict=True):
+            found.extend([number] if flag else [])
+    return terminated, truncated, infos
 
 
 def test_ends_are_told_apart_and_the_last_observation_is_kept():
     env = envs.adapt(OldWalk())
     assert isinstance(env, envs.FiveValueEnvironment) and env.note == ""
-    steps = flags(env)
-    assert [step[0] for step in steps if step[1]] == TERMINATED
-    assert [step[0] for step in steps if step[2]] == TRUNCATED
-    np.testing.assert_array_equal(steps[8][3]["final_observation"], [5.0, 2.0])
-    np.testing.assert_array_equal(steps[13][3]["final_observation"], [5.0, 3.0])
+    *ends, infos = ends_of(env)
+    assert ends == [[3, 13], [8]]
+    np.testing.assert_array_equal(infos[8]["final_observation"], [5.0, 2.0])
+    np.testing.assert_array_equal(infos[13]["final_observation"], [5.0, 3.0])
 
 
-def test_without_a_limit_among_the_parameters_every_end_is_a_termination():
+def test_a_limit_is_known_among_the_parameters_or_as_it_is_given():
     env = envs.adapt(Endless())
-    steps = flags(env)
-    assert [step[0] for step in steps if step[1]] == [3, 8, 13]
-    assert not any(step[2] for step in steps)
+    assert ends_of(env)[:2] == ([3, 8, 13], [])
     assert "every end is a termination" in env.note
-
-
-def test_a_limit_that_is_given_is_a_parameter():
     env = envs.FiveValueEnvironment(Endless(), limit=5)
     assert env.default_params.max_steps_in_episode == 5 and env.note == ""
-    steps = flags(env)
     # Its `done` in the step of the limit may be either, and counts as the limit.
-    assert [step[0] for step in steps if step[1]] == [3]
-    assert [step[0] for step in steps if step[2]] == [8, 13]
+    assert ends_of(env)[:2] == ([3], [8, 13])
     with pytest.raises(ValueError, match="leave out limit"):
         envs.FiveValueEnvironment(OldWalk(), limit=5)
     with pytest.raises(ValueError, match="limit must be a whole number"):

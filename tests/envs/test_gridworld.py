@@ -9,7 +9,6 @@ from purerl import envs
 from purerl.envs.gridworld import GridState
 
 UP, RIGHT, DOWN, LEFT = range(4)
-TEXTBOOK = {"size": (4, 12), "cliff_ends": False}
 
 
 def step(env, cell, action, **params):
@@ -22,50 +21,43 @@ def step(env, cell, action, **params):
     return int(obs), tuple(after.position.tolist()), float(reward), bool(terminated)
 
 
-@pytest.mark.parametrize(
-    ("cell", "action", "expected"),
-    [
-        ((7, 11), UP, (83, (6, 11), 0.0, False)),
-        ((7, 11), LEFT, (94, (7, 10), 0.0, False)),
-        ((7, 11), RIGHT, (95, (7, 11), 0.0, False)),  # against the edge
-        ((7, 11), DOWN, (95, (7, 11), 0.0, False)),
-        ((0, 1), LEFT, (0, (0, 0), 1.0, True)),
-        ((1, 0), UP, (0, (0, 0), 1.0, True)),
-    ],
-)
-def test_a_step_of_the_grid_world(cell, action, expected):
-    assert step(envs.make("GridWorld-v0"), cell, action) == expected
+GRID, CLIFF = envs.make("GridWorld-v0"), envs.make("CliffWalking-v0")
+BOOK = envs.make("CliffWalking-v0", size=(4, 12), cliff_ends=False)
 
 
 @pytest.mark.parametrize(
-    ("options", "cell", "action", "expected"),
+    ("env", "cell", "action", "expected"),
     [
-        ({}, (3, 0), UP, (22, (2, 0), -1.0, False)),
-        ({}, (3, 0), RIGHT, (34, (3, 1), -100.0, True)),
-        ({}, (2, 9), DOWN, (42, (3, 9), -100.0, True)),
-        ({}, (2, 10), DOWN, (43, (3, 10), 0.0, True)),
-        (TEXTBOOK, (3, 0), RIGHT, (36, (3, 0), -100.0, False)),
-        (TEXTBOOK, (2, 11), DOWN, (47, (3, 11), 0.0, True)),
+        (GRID, (7, 11), UP, (83, (6, 11), 0.0, False)),
+        (GRID, (7, 11), LEFT, (94, (7, 10), 0.0, False)),
+        (GRID, (7, 11), RIGHT, (95, (7, 11), 0.0, False)),  # against the edge
+        (GRID, (7, 11), DOWN, (95, (7, 11), 0.0, False)),
+        (GRID, (0, 1), LEFT, (0, (0, 0), 1.0, True)),
+        (GRID, (1, 0), UP, (0, (0, 0), 1.0, True)),
+        (CLIFF, (3, 0), UP, (22, (2, 0), -1.0, False)),
+        (CLIFF, (3, 0), RIGHT, (34, (3, 1), -100.0, True)),
+        (CLIFF, (2, 9), DOWN, (42, (3, 9), -100.0, True)),
+        (CLIFF, (2, 10), DOWN, (43, (3, 10), 0.0, True)),
+        (BOOK, (3, 0), RIGHT, (36, (3, 0), -100.0, False)),
+        (BOOK, (2, 11), DOWN, (47, (3, 11), 0.0, True)),
     ],
 )
-def test_a_step_along_the_cliff(options, cell, action, expected):
-    assert step(envs.make("CliffWalking-v0", **options), cell, action) == expected
+def test_a_step_by_hand(env, cell, action, expected):
+    assert step(env, cell, action) == expected
 
 
 def test_the_optimal_values_of_a_grid_are_powers_of_the_discount():
-    env = envs.make("GridWorld-v0")
-    values = env.optimal_values(0.9).max(1).reshape(8, 12)
+    values = GRID.optimal_values(0.9).max(1).reshape(8, 12)
     rows, columns = np.mgrid[:8, :12]
     away = rows + columns  # steps to the goal, of which the last one pays 1
     np.testing.assert_allclose(values[away > 0], 0.9 ** (away[away > 0] - 1))
 
 
 def test_the_optimal_returns_of_the_cliff_are_those_of_the_shortest_path():
-    jym = envs.make("CliffWalking-v0")
-    assert jym.optimal_values(1.0)[33].max() == pytest.approx(-11)  # 12 steps, one free
-    book = envs.make("CliffWalking-v0", **TEXTBOOK)
-    params = book.default_params.replace(goal_reward=-1.0)
-    values = book.optimal_values(1.0, params)
+    # 12 steps, one free.
+    assert CLIFF.optimal_values(1.0)[33].max() == pytest.approx(-11)
+    params = BOOK.default_params.replace(goal_reward=-1.0)
+    values = BOOK.optimal_values(1.0, params)
     assert values[36].max() == pytest.approx(-13)
     assert values[36, RIGHT] == pytest.approx(-113)  # a fall, and the path after it
 

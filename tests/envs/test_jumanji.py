@@ -59,19 +59,6 @@ def test_arrays_of_three_axes_are_pictures_or_rows():
     assert grid["grid"].shape == (6, 3, 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "sentence"),
-    [
-        ("Snak-v1", {}, "'Snak-v1' is none of Jumanji's. Did you mean 'Snake-v1"),
-        ("Snake-v1", {"size": 3}, r"\['size'\], which it does not"),
-    ],
-)
-def test_what_is_not_there_is_said(name, options, sentence):
-    pytest.importorskip("jumanji")
-    with pytest.raises(ValueError, match=sentence):
-        envs.make(f"jumanji/{name}", **options)
-
-
 def _valid(env, key, obs):
     """A random action among the valid ones."""
     space = env.action_space()

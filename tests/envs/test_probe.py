@@ -61,11 +61,6 @@ def test_rewards_of_one_step_by_hand(cls, action, if_plus, if_minus):
     assert set(obs) == ({-1.0, 1.0} if cls.shows_sign else {0.0})
 
 
-def test_continuous_range_is_not_symmetric():
-    space = probe.ContinuousProbe().action_space()
-    assert (space.low[0], space.high[0]) == (-1.0, 3.0)
-
-
 @pytest.mark.parametrize(
     "id", [id for id in envs.registered() if id.startswith("probe/")]
 )

@@ -47,29 +47,15 @@ def test_importing_and_listing_loads_no_heavy_package():
     assert done.returncode == 0, done.stderr
 
 
-def test_own_names_make_own_environments():
-    assert isinstance(envs.make("CartPole-v1"), CartPole)
-    assert envs.make("Doors-v0", num_doors=2).num_doors == 2
-    assert registry.registered() == tuple(sorted(registry.registered()))
-
-
-@pytest.mark.parametrize(
-    ("id", "options", "sentence"),
-    [
-        ("CartPol-v1", {}, "'CartPol-v1' is not registered. Did you mean 'CartPole-v1"),
-        ("halfcheetah", {}, "Did you mean 'brax/halfcheetah"),
-        ("brax/mine", {}, "`envs.register` adds one"),
-        ("Breakout", {}, "Did you mean 'Breakout-MinAtar"),
-        ("qqqqqqqq", {}, r"registered\. `envs.*craftax/NAME, jumanji/NAME, play"),
-        ("Doors-v0", {"doors": 2}, r"\['doors'\].*it takes size, num_doors, obs"),
-    ],
-)
-def test_wrong_names_and_options(id, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        envs.make(id, **options)
-
-
-OPTIONS = [
+WRONG = [
+    ("CartPol-v1", {}, "'CartPol-v1' is not registered. Did you mean 'CartPole-v1"),
+    ("halfcheetah", {}, "Did you mean 'brax/halfcheetah"),
+    ("brax/mine", {}, "`envs.register` adds one"),
+    ("Breakout", {}, "Did you mean 'Breakout-MinAtar"),
+    ("craftax-symbolic", {}, "Did you mean 'craftax/Craftax-Symbolic-v1"),
+    ("qqqqqqqq", {}, r"registered\. `envs.*craftax/NAME, jumanji/NAME, play"),
+    ("Doors-v0", {"doors": 2}, r"\['doors'\].*it takes size, num_doors, obs"),
+    ("DeepSea-bsuite", {"depth": 4}, r"options of DeepSea-bsuite were \['depth'\]"),
     ("Doors-v0", {"size": (2, 5)}, "size must be at least 3 x 2"),
     ("Doors-v0", {"size": (15, 5)}, "num_doors .* column 10, off a grid 5 wide"),
     ("Maze-v0", {"view": 4}, "view must be odd, got 4"),
@@ -84,8 +70,8 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("id", "options", "words"), OPTIONS)
-def test_values_of_options_that_cannot_be(id, options, words):
+@pytest.mark.parametrize(("id", "options", "words"), WRONG)
+def test_names_and_options_that_cannot_be(id, options, words):
     with pytest.raises(ValueError, match=words):
         envs.make(id, **options)
 
@@ -107,6 +93,7 @@ def test_register_adds_a_name():
     envs.register("Mine-v0", Mine)
     assert isinstance(envs.make("Mine-v0"), Mine)
     assert "Mine-v0" in envs.registered()
+    assert list(envs.registered()) == sorted(envs.registered())
     seen = envs.describe("Mine-v0")
     assert (seen.source, seen.summary) == ("registered", "My own pole.")
 

@@ -20,15 +20,15 @@ from tests import boxes
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}
 
 
-def towards_the_middle(state, params):
-    """Only the push towards the middle is valid, of the environment inside all."""
+def right_of_the_middle(state, params):
+    """Pushing to the left is valid right of the middle, and to the right always."""
     while hasattr(state, "inner"):
         state = state.inner
-    return jnp.stack([state.x >= 0, state.x < 0])
+    return jnp.stack([state.x > 0.0, True])
 
 
 def masked(env):
-    return envs.ActionMask(env, towards_the_middle)
+    return envs.ActionMask(env, right_of_the_middle)
 
 
 class Halves(CartPole):
@@ -74,8 +74,6 @@ def test_every_key_is_stacked_and_the_mask_is_the_newest(padding):
             np.testing.assert_array_equal(obs[key], np.concatenate(frames))
         np.testing.assert_array_equal(obs["action_mask"], bare[i][0]["action_mask"])
     assert env.observation_space()["cart"].shape == (6,)
-    masks = [tuple(np.asarray(obs["action_mask"])) for obs, *_ in stacked]
-    assert set(masks) <= {(0, 1), (1, 0)}
 
 
 def test_the_time_is_a_key_of_its_own():
@@ -132,37 +130,24 @@ def test_entries_that_do_not_fit_are_refused_in_a_sentence(kind, key, space, wor
         kind(Odd(key, space))
 
 
-def right_of_the_middle(state, params):
-    """Pushing to the left is valid right of the middle, and to the right always."""
-    del params
-    return jnp.stack([state.x > 0.0, True])
-
-
 def test_the_mask_is_that_of_the_state_which_the_observation_shows():
-    inner = envs.make("CartPole-v1")
-    masked = envs.ActionMask(inner, right_of_the_middle)
-    params, key = masked.default_params, jax.random.key(0)
-    obs, state = masked.reset(key, params)
+    inner, key = CartPole(), jax.random.key(0)
+    env = masked(inner)
+    params = env.default_params
+    obs, state = env.reset(key, params)
     plain, _ = inner.reset(key, params)
     np.testing.assert_array_equal(obs["observation"], plain)
-    assert masked.observation_space(params).contains(obs)
+    assert env.observation_space(params).contains(obs)
     seen = set()
     for i in range(20):
         key = jax.random.key(i)
-        obs, state, *_, info = masked.step(key, state, jnp.int32(i % 2), params)
+        obs, state, *_, info = env.step(key, state, jnp.int32(i % 2), params)
         for one in (obs, info["final_observation"]):
             expected = [int(one["observation"][0] > 0.0), 1]
             np.testing.assert_array_equal(one["action_mask"], expected)
             seen.add(expected[0])
         state = state.replace(x=-state.x)
     assert seen == {0, 1}
-
-
-def test_an_observation_in_parts_keeps_its_keys():
-    masked = envs.ActionMask(boxes.PackedCartPole(), right_of_the_middle)
-    obs, _ = masked.reset(jax.random.key(0))
-    assert set(obs) == {"cart", "pole", "action_mask"}
-    assert masked.observation_space().contains(obs)
 
 
 def test_what_can_have_no_mask_is_refused():

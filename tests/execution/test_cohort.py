@@ -15,7 +15,6 @@ from purerl.execution.programs import (
     cut,
     every,
     fill,
-    share_programs,
 )
 from purerl.scale.devices import make_workers
 from purerl.train import bind
@@ -82,20 +81,6 @@ def test_numbers_can_change_on_the_way(cohort, bound, members, cache):
     other.set_overrides({"learning_rate": rates * np.float32(0.5)})
     list(other.segments(UPDATES))
     assert_same_bits(cohort.gather(), take(other.gather(), [0, 2, 3]))
-
-
-def test_a_copy_is_its_parent_with_a_key_of_its_own(cohort):
-    list(cohort.segments(SEGMENT))
-    before = cohort.gather()
-    keys = jax.random.split(jax.random.key(99), 5)
-    cohort.copy(np.array([0, 0, 2, 3, 2]), keys)
-    after = cohort.gather()
-    assert_same_bits(after.params, take(before.params, [0, 0, 2, 3, 2]))
-    fresh = np.asarray(jax.random.key_data(keys))
-    data = before.key.data
-    expected = np.stack([data[0], fresh[1], data[2], data[3], fresh[4]])
-    np.testing.assert_array_equal(after.key.data, expected)
-    assert cohort.update == SEGMENT
 
 
 def test_evaluations_follow_the_members_that_are_left(cohort):
@@ -217,18 +202,3 @@ def test_a_program_is_known_by_all_that_it_is_compiled_from(
         with option:
             assert cache.get(bound, block, SEGMENT, workers) is not first
     assert cache.get(bound, block, SEGMENT, workers) is first
-
-
-@pytest.mark.slow
-def test_shared_programs_are_compiled_once(monkeypatch):
-    import purerl
-    from tests.helpers import tiny_config
-
-    config, options = tiny_config(), {"lanes": 2, "progress": False}
-    with share_programs() as cache:
-        purerl.run(config, seeds=[0, 1], **options)
-        assert len(cache) == 1
-        monkeypatch.setattr(Program, "__init__", lambda *a: pytest.fail("compiled"))
-        purerl.run(config, seeds=[5, 6], **options)
-    with pytest.raises(pytest.fail.Exception, match="compiled"):
-        purerl.run(config, seeds=[5, 6], **options)

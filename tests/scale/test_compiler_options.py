@@ -8,7 +8,7 @@ import purerl
 from purerl.scale.devices import LEVEL, compile_for, make_workers
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _users(monkeypatch: pytest.MonkeyPatch):
     """As for a user: nothing has chosen a level."""
     before = jax.config.read("jax_disable_most_optimizations")
@@ -18,15 +18,10 @@ def _users(monkeypatch: pytest.MonkeyPatch):
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-@pytest.mark.usefixtures("_users")
-def test_the_second_level_is_chosen_on_a_cpu_alone():
+def test_the_second_level_is_chosen_on_a_cpu_alone_if_nobody_chose(monkeypatch):
     assert purerl.compiler_options() == {LEVEL: 2}
     assert purerl.compiler_options("cpu") == {LEVEL: 2}
     assert purerl.compiler_options("gpu") == {}
-
-
-@pytest.mark.usefixtures("_users")
-def test_who_chose_a_level_keeps_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=3")
     assert purerl.compiler_options() == {}
     monkeypatch.delenv("XLA_FLAGS")
@@ -34,13 +29,11 @@ def test_who_chose_a_level_keeps_it(monkeypatch: pytest.MonkeyPatch):
     assert purerl.compiler_options() == {}
 
 
-@pytest.mark.usefixtures("_users")
 def test_a_user_can_compile_with_them():
     doubled = jax.jit(lambda x: 2 * x, compiler_options=purerl.compiler_options())
     assert doubled(jnp.array(3)) == 6
 
 
-@pytest.mark.usefixtures("_users")
 def test_programs_of_the_library_are_compiled_with_them():
     seen = []
 

@@ -7,7 +7,6 @@ from purerl import ConfigError
 from tests.helpers import tiny_config
 
 FIRST = 5  # updates over which rounding stays small
-TOLERANCE = 1e-4
 
 
 # Continuous actions take the same road, and as long again to compile.
@@ -36,57 +35,51 @@ def pair(request):
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["policy_loss", "value_loss", "entropy", "grad_norm", "explained_variance"],
-)
-def test_equals_the_single_device_run(pair, name):
-    single, spread = (np.asarray(r.metrics[name][:FIRST]) for r in pair)
-    np.testing.assert_allclose(spread, single, rtol=TOLERANCE, atol=TOLERANCE)
+LOSSES = ("policy_loss", "value_loss", "entropy", "grad_norm")
+EXACT = ("episodes", "episode_return", "episode_length", "env_steps")
 
 
-def test_episodes_of_all_devices_are_counted(pair):
-    single, spread = pair
-    for name in ("episodes", "episode_return", "env_steps"):
-        np.testing.assert_allclose(
-            spread.metrics[name][:FIRST], single.metrics[name][:FIRST], rtol=1e-6
-        )
+def assert_metrics_agree(pair, names, tolerance):
+    for name in names:
+        single, spread = (np.asarray(result.metrics[name][:FIRST]) for result in pair)
+        near = {"rtol": tolerance, "atol": tolerance}
+        np.testing.assert_allclose(spread, single, **near, err_msg=name)
 
 
-def test_the_state_is_that_of_a_single_device_agent(pair):
-    _single, spread = pair
+def assert_devices_share(tree):
+    for leaf in jax.tree.leaves(tree):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        np.testing.assert_array_equal(copies[0], copies[1])
+
+
+def test_equals_the_single_device_run_and_counts_all_episodes(pair):
+    assert_metrics_agree(pair, (*LOSSES, "explained_variance"), 1e-4)
+    assert_metrics_agree(pair, EXACT, 1e-6)
+
+
+def test_devices_share_one_agent_of_the_state_of_a_single_device(pair):
+    spread = pair[1]
+    assert_devices_share(spread.state.params)
+    counts = [
+        (r.state.obs_moments.count, r.state.reward_scale.moments.count) for r in pair
+    ]
+    assert counts[0] == counts[1]
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), r.state) for r in pair]
     assert shapes[0] == shapes[1]
     first = spread.state.envs.obs.addressable_shards
     assert [shard.data.shape[0] for shard in first] == [2, 2]
 
 
-def test_devices_share_one_agent(pair):
-    _, spread = pair
-    for leaf in jax.tree.leaves(spread.state.params):
-        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
-        np.testing.assert_array_equal(copies[0], copies[1])
+SEQUENCES = {"num_envs": 4, "num_steps": 12, "sequence_length": 4, "num_minibatches": 4}
 
 
 @pytest.mark.parametrize(
     ("config", "fragment"),
     [
-        (
-            tiny_config(num_envs=3),
-            "num_envs must be divisible by the 2 devices, got 3.",
-        ),
-        (
-            tiny_config(num_envs=1),
-            r"num_envs must be divisible by the 2 devices, got 1",
-        ),
-        (
-            purerl.RecurrentPPOConfig(
-                num_envs=4, num_steps=12, sequence_length=4, num_minibatches=4
-            ),
-            r"samples of a device \(6\) must be divisible by num_minibatches, got 4",
-        ),
+        (tiny_config(num_envs=1), "num_envs must be divisible by the 2 devices, got 1"),
+        (tiny_config(num_envs=3), "num_envs must be divisible by the 2 devices, got 3"),
+        (purerl.RecurrentPPOConfig(**SEQUENCES), r"\(6\) .* by num_minibatches, got 4"),
     ],
-    ids=["environments", "one environment", "sequences"],
 )
 def test_sizes_that_do_not_split_are_refused(config, fragment):
     with pytest.raises(ConfigError, match=fragment):
@@ -105,10 +98,6 @@ def test_devices_share_the_noise_of_a_learned_optimiser():
         num_evaluations=0,
         optimiser=made.replace(params=weights),
     )
-    single, spread = compare(config)
-    for name in ("policy_loss", "value_loss", "entropy", "grad_norm"):
-        one, other = (np.asarray(r.metrics[name][:FIRST]) for r in (single, spread))
-        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-3)
-    for leaf in jax.tree.leaves((spread.state.params, spread.state.opt_state)):
-        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
-        np.testing.assert_array_equal(copies[0], copies[1])
+    pair = compare(config)
+    assert_metrics_agree(pair, LOSSES, 1e-3)
+    assert_devices_share((pair[1].state.params, pair[1].state.opt_state))

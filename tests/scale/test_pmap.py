@@ -9,12 +9,7 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.scale.devices import (
-    Worker,
-    as_count,
-    default_lanes,
-    run_blocks,
-)
+from purerl.scale.devices import Worker, as_count, default_lanes, run_blocks
 from purerl.space.axes import expand, size_of
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
@@ -72,11 +67,6 @@ def test_equals_vmap_of_the_same_width(train, keys, whole):
     assert_same_bits(result, jax.tree.map(lambda x: x[:LANES], whole))
 
 
-def test_members_differ(whole):
-    losses = np.asarray(whole.metrics["value_loss"][:, 0])
-    assert len(np.unique(losses)) == NUM
-
-
 @pytest.mark.parametrize("size", [1, 2, 5, 9])
 def test_in_axes_share_some_arguments(size):
     def line(slope, offset, extra):
@@ -90,30 +80,14 @@ def test_in_axes_share_some_arguments(size):
     np.testing.assert_array_equal(result["shared"], np.full(size, 10.0))
 
 
-@pytest.mark.slow
-def test_a_hyperparameter_is_an_axis_like_any_other():
-    train = purerl.make_train(tiny_config(anneal_learning_rate=False))
-    rates = jnp.asarray([1e-9, 1e-2, 1e-3])
-    mapped = purerl.pmap(train, lanes=2, in_axes=(None, 0))
-    result = mapped(jax.random.key(0), {"learning_rate": rates})
-    moved = np.asarray(result.metrics["approx_kl"]).sum(1)
-    assert moved[0] < 1e-6 < moved[2] < moved[1]
-
-
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [
         (lambda: purerl.pmap(jnp.sin, lanes=0), "lanes must be a positive"),
         (lambda: purerl.pmap(jnp.sin)(jnp.float32(1)), "share one leading axis"),
-        (
-            lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)),
-            "share one leading axis",
-        ),
+        (lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)), "share one leadi"),
         (lambda: purerl.pmap(jnp.sin, in_axes=1)(jnp.zeros(2)), "must be 0 or None"),
-        (
-            lambda: purerl.pmap(len, in_axes={"x": 0})(jnp.zeros(2)),
-            "in_axes must be",
-        ),
+        (lambda: purerl.pmap(len, in_axes={"x": 0})(jnp.zeros(2)), "in_axes must be"),
     ],
 )
 def test_bad_calls_get_a_sentence(call, fragment):

@@ -181,13 +181,7 @@ def test_axes_of_a_random_design_are_independent():
         ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
         ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
         ("n=7", ("n", [7])),
-        (
-            "policy_loss=ClipDrift(clip_eps=0.1),DPODrift(alpha=2.0, beta=0.6)",
-            (
-                "policy_loss",
-                ["ClipDrift(clip_eps=0.1)", "DPODrift(alpha=2.0, beta=0.6)"],
-            ),
-        ),
+        ("n=Clip(0.1),DPO(2.0, 0.6)", ("n", ["Clip(0.1)", "DPO(2.0, 0.6)"])),
     ],
 )
 def test_axes_as_the_command_line_writes_them(text, axis):

@@ -43,30 +43,32 @@ def test_numbers_of_another_type_are_named_by_their_type():
     assert "(2,) and is float64, expected (2,) float32." in str(error.value)
 
 
-def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
-    for step in (1, 2):
-        checkpoint.save(tmp_path, step, TREE, keep=2)
-    path = tmp_path / "2.npz"
+def cut(path):
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(purerl.ConfigError, match=r"2.npz is damaged.*there are 1, 2\."):
-        checkpoint.restore(tmp_path, 2)
 
 
-def test_one_array_in_the_place_of_a_checkpoint_is_damage(tmp_path):
-    with (tmp_path / "1.npz").open("wb") as file:
+def one_array(path):
+    with path.open("wb") as file:
         np.save(file, np.zeros(3))
-    with pytest.raises(purerl.ConfigError, match=r"1\.npz is damaged .it is one array"):
-        checkpoint.restore(tmp_path)
 
 
-def test_a_bit_that_says_encrypted_is_damage(tmp_path):
-    checkpoint.save(tmp_path, 1, TREE, keep=1)
-    path = tmp_path / "1.npz"
+def encrypted(path):
     whole = bytearray(path.read_bytes())
     whole[whole.index(b"PK\1\2") + 8] |= 1  # The flags of the first file in it.
     path.write_bytes(whole)
-    with pytest.raises(purerl.ConfigError, match=r"1\.npz is damaged .*encrypted"):
-        checkpoint.restore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(cut, ".*"), (one_array, ".it is one array.*"), (encrypted, ".*encrypted.*")],
+)
+def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path, damage, words):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, TREE, keep=2)
+    damage(tmp_path / "2.npz")
+    words = rf"2\.npz is damaged {words}there are 1, 2\."
+    with pytest.raises(purerl.ConfigError, match=words):
+        checkpoint.restore(tmp_path, 2)
 
 
 def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(

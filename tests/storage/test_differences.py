@@ -6,11 +6,12 @@ from purerl.config import ConfigError
 from purerl.storage.folders import AUTO_FIELD, FIELD, differences, refuse
 from purerl.sweeps import store
 
+AXES, TURNED = {"b": 1, "a": 2}, {"a": 2, "b": 1}
 STORED = {
     "kind": "pbt",
     "device": "cpu",
     "config": {"gamma": 0.99, "clip": None, "env": "A"},
-    "axes": {"b": 1, "a": 2},
+    "axes": AXES,
     "seeds": [0, 1],
     "generations": 3,
     "lanes": 4,
@@ -36,10 +37,7 @@ STORED = {
         ({"config": {"gamma": 0.99, "env": "A"}, "seeds": [0, 1]}, []),
         ({"seeds": [0, 1, 2]}, ["seeds is [0, 1] there and [0, 1, 2] here"]),
         # Axes draw one after the other, so that their order counts.
-        (
-            {"axes": {"a": 2, "b": 1}},
-            ["axes is {'b': 1, 'a': 2} there and {'a': 2, 'b': 1} here"],
-        ),
+        ({"axes": TURNED}, [f"axes is {AXES} there and {TURNED} here"]),
         ({"lanes": 8}, []),  # chosen, because nobody asked for a width
         ({"lanes": 4, "lanes_asked": 4}, []),
         ({"lanes": 8, "lanes_asked": 8}, ["lanes is 4 there and 8 here"]),
@@ -52,11 +50,9 @@ def test_all_that_differs_is_said_with_both_values(changes, expected):
 
 def test_a_field_is_named_as_its_entry_says():
     stored, new = {"auto": {"a": 1}, "x": {"b": 2}}, {"auto": {"a": 3}, "x": {"b": 4}}
+    auto = "a, which is auto, is 1 there and 3 here"
     found = differences(stored, new, {"x": FIELD, "auto": AUTO_FIELD})
-    assert found == [
-        "b is 2 there and 4 here",
-        "a, which is auto, is 1 there and 3 here",
-    ]
+    assert found == ["b is 2 there and 4 here", auto]
 
 
 def test_of_long_values_the_place_that_differs_is_shown():
@@ -99,14 +95,12 @@ def sweep(**changes):
 def test_what_a_sweep_adds_to_the_comparison():
     stored = sweep()
     more = sweep(points=[*stored["points"], {"learning_rate": 0.3}], shape=[3])
-    assert store.compare(stored, more) == [
-        "2 points there and 3 here (1 new, 0 left out)"
-    ]
+    (found,) = store.compare(stored, more)
+    assert found == "2 points there and 3 here (1 new, 0 left out)"
     assert store.is_extension(stored, more) and not store.is_extension(more, stored)
     turned = sweep(points=stored["points"][::-1])
-    assert store.compare(stored, turned) == [
-        "2 points there and 2 here (0 new, 0 left out)"
-    ]
+    (found,) = store.compare(stored, turned)
+    assert found == "2 points there and 2 here (0 new, 0 left out)"
     assert store.is_extension(stored, turned)
     # Points of other axes have nothing in common, and are not counted.
     assert store.compare(stored, sweep(axes=["gamma"], points=[{"gamma": 0.9}])) == [

@@ -22,22 +22,14 @@ def put(path, text):
 
 
 @pytest.mark.parametrize("tool", REMAINS)
-def test_results_without_a_manifest_are_not_gone_on_with(tool, tmp_path):
-    name = REMAINS[tool]
-    put(tmp_path / name, "old")
-    with pytest.raises(purerl.ConfigError, match=rf"has {name.split('/')[0]}/ and no"):
-        WRITE[tool](tmp_path)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [str(path.relative_to(tmp_path)) for path in files] == [name]
-
-
-@pytest.mark.parametrize("tool", REMAINS)
-def test_a_config_of_the_users_own_is_kept(tool, tmp_path):
-    put(tmp_path / "config.yaml", "mine: 1\n")
-    with pytest.raises(purerl.ConfigError, match=r"has config\.yaml and no"):
-        WRITE[tool](tmp_path)
-    assert (tmp_path / "config.yaml").read_text() == "mine: 1\n"
-    assert not (tmp_path / "manifest.json").exists()
+def test_what_is_there_without_a_manifest_is_kept_and_not_gone_on_with(tool, tmp_path):
+    for name in (REMAINS[tool], "config.yaml"):
+        out = tmp_path / name[:3]
+        put(out / name, "old")
+        with pytest.raises(ConfigError, match=f"has {name.split('/')[0]}/? and no"):
+            WRITE[tool](out)
+        files = [path for path in out.rglob("*") if path.is_file()]
+        assert files == [out / name] and files[0].read_text() == "old"
 
 
 def test_what_a_kill_before_the_manifest_left_is_begun_again(tmp_path):

@@ -9,7 +9,7 @@ import purerl
 from purerl import ConfigError
 from purerl.scale.host import to_device
 from purerl.storage import folders
-from tests.helpers import StopAfter, assert_same_bits, tiny_config
+from tests.helpers import StopAfter, assert_same_bits, slow_but, tiny_config
 
 from .every_kind import WRITE, contents
 
@@ -74,7 +74,9 @@ def test_a_run_goes_on_only_with_random_numbers_that_are_made_alike(tmp_path):
     assert purerl.run(CONFIG, seeds=2, **resume).finished
 
 
-@pytest.mark.parametrize("kind", ["comparison", "sweep", "pbt", "evolution"])
+@pytest.mark.parametrize(
+    "kind", slow_but(["comparison", "sweep", "pbt", "evolution"], "sweep", "pbt")
+)
 def test_other_results_are_read_too_and_not_mixed(kind, tmp_path):
     with keys_of("rbg"):
         made = WRITE[kind](tmp_path)
