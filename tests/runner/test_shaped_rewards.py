@@ -73,16 +73,19 @@ def test_the_game_is_counted_and_what_was_paid_beside_it(config):
 
 def test_an_agent_learns_from_what_it_is_paid():
     """A scale of 1 changes nothing, to the bit, but the state that counts it."""
-    train = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(1.0)",)))
-    shaped = jax.jit(train)(jax.random.key(0))
+    scaled = tiny_config(env_wrappers=("ScaleReward(1.0)",))
+    train = jax.jit(purerl.make_train(scaled))
+    shaped, zero = (
+        train(jax.random.key(0), {"env_params.reward_factor": factor})
+        for factor in (1.0, 0.0)
+    )
     plain = jax.jit(purerl.make_train(tiny_config()))(jax.random.key(0))
     np.testing.assert_allclose(
         shaped.metrics["value_loss"], plain.metrics["value_loss"], rtol=1e-5
     )
     assert "shaped_return" not in plain.metrics
     assert plain.state.envs.shaped_return == ()
-    zero = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(0.0)",)))
-    metrics = jax.jit(zero)(jax.random.key(0)).metrics
+    metrics = zero.metrics
     assert (metrics["shaped_return"][known(metrics)] == 0).all()
     assert metrics["value_loss"][0] < 0.1 * plain.metrics["value_loss"][0]
 
