@@ -123,6 +123,7 @@ def test_own_loss(example, capsys):
     np.testing.assert_array_equal(example.KLDrift(2.0)(at_one, at_one), 0.0)
 
 
+@pytest.mark.slow
 @of("own_term")
 def test_own_term(example, capsys):
     swept, error = example.main(updates=4)
