@@ -1,7 +1,5 @@
 """Terms of the user's own in the loss of every learner: `extra_loss`."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -16,14 +14,13 @@ from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.report.page import folder_page
 from tests.contracts.test_algorithms import KEY, SMALL, small
-from tests.helpers import StopAfter, assert_same_bits, slow_but
+from tests.helpers import assert_same_bits, slow_but
 from tests.terms import Near, Reward
 
 # Learners without a loss of samples.
 WITHOUT = ("bandit", "disco", "tabular")
 LEARNERS = [name for name in SMALL if name.split("/")[0] not in WITHOUT]
 BOTH = {"near": Near(0.0), "reward": Reward(0.0)}
-TINY: dict[str, Any] = {"progress": False, "lanes": 2, "segment_updates": 1}
 
 
 def without(head, tree):
@@ -225,27 +222,10 @@ def test_terms_are_written_and_read_again(value, tmp_path):
     assert config.replace(extra_loss=serialise.parse_value(field, text)) == config
 
 
-def test_a_run_is_resumed_from_its_folder_and_exported_without_its_heads(tmp_path):
+def test_a_policy_is_exported_without_the_heads_of_terms(tmp_path):
     config = small("ppo", extra_loss=(Near(), Reward()))
-    whole = purerl.run(config, seeds=2, out=tmp_path / "whole", **TINY)
-    purerl.run(
-        config,
-        seeds=2,
-        out=tmp_path / "cut",
-        trackers=[StopAfter(1)],
-        checkpoint_seconds=0.0,
-        **TINY,
-    )
-    again = serialise.from_yaml(tmp_path / "cut" / "config.yaml")
-    resumed = purerl.run(again, seeds=2, out=tmp_path / "cut", resume=True, **TINY)
-    assert resumed.finished
-    assert_same_bits(resumed.state, whole.state)
-    assert_same_bits(resumed.metrics, whole.metrics)
-    loaded = purerl.load(tmp_path / "cut")
-    assert loaded.config.extra_loss == config.extra_loss
-    np.testing.assert_array_equal(loaded.metrics["reward"], whole.metrics["reward"])
-    agent = jax.tree.map(lambda x: x[0], whole.state)
-    out = purerl.export_policy(config, agent, tmp_path / "policy")
+    state = jax.jit(purerl.make_algorithm(config).init)(KEY)
+    out = purerl.export_policy(config, state, tmp_path / "policy")
     weights = load_file(out / "weights.safetensors")
     networks = {name.partition(".")[0] for name in weights}
     assert networks == {"actor", "critic"}

@@ -63,12 +63,6 @@ one_quickly = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _programs_are_shared():
-    with purerl.share_programs():
-        yield
-
-
 @pytest.fixture(params=SEARCHES)
 def search(request):
     return SEARCHES[request.param]

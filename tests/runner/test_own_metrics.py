@@ -13,6 +13,7 @@ from purerl.execution.curves import OWN, first_bad_update, reduce_segment
 from purerl.hooks import with_metrics
 from purerl.metrics import BATCH
 from purerl.types import Algorithm
+from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
 HERE = __name__
@@ -246,19 +247,9 @@ def mean_action(state, batch, metrics):
     return batch.action.mean()
 
 
-@pytest.mark.parametrize("config_class", [purerl.PPOConfig, purerl.DQNConfig])
-def test_environments_on_the_host_show_their_transitions(config_class):
-    changes = {"learning_starts": 32, "rounds_per_update": 16}
-    if config_class is purerl.PPOConfig:
-        changes = {"num_steps": 16}
-    config = config_class(
-        env="gymnasium/CartPole-v1",
-        num_envs=2,
-        total_timesteps=128,
-        num_evaluations=0,
-        metrics=(earned,),
-        hidden_sizes=(8,),
-        **changes,
-    )
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_environments_on_the_host_show_their_transitions(name):
+    outside = {"env": "gymnasium/CartPole-v1", "num_evaluations": 0}
+    config = small(name, metrics=(earned,), **outside)
     result = purerl.run(config, seeds=1, progress=False)
     assert (result.metrics["earned"] == 32).all()

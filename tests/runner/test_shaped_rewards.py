@@ -10,7 +10,8 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.envs.wrappers import RewardWrapper
-from tests.helpers import NUMBERED_CARTPOLE, tiny_config
+from tests.contracts.test_algorithms import small
+from tests.helpers import tiny_config
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -34,28 +35,10 @@ def known(metrics):
     return np.asarray(metrics["episodes"]) > 0
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        tiny_config(),
-        purerl.DQNConfig(
-            num_envs=2,
-            total_timesteps=640,
-            rounds_per_update=64,
-            learning_starts=64,
-            buffer_size=640,
-            hidden_sizes=(8,),
-            num_evaluations=1,
-        ),
-        purerl.TabularConfig(
-            env=NUMBERED_CARTPOLE, num_envs=2, total_timesteps=400, num_evaluations=1
-        ),
-    ],
-    ids=["ppo", "dqn", "tabular"],
-)
-def test_the_game_is_counted_and_what_was_paid_beside_it(config):
-    scaled = config.replace(env_wrappers=("ScaleReward(0.25)",))
-    result = jax.jit(purerl.make_train(scaled))(jax.random.key(0))
+@pytest.mark.parametrize("name", ["ppo", "dqn", "tabular"])
+def test_the_game_is_counted_and_what_was_paid_beside_it(name):
+    config = small(name, env_wrappers=("ScaleReward(0.25)",))
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     metrics, evaluation = result.metrics, result.evaluation
     there = known(metrics)
     assert there.any()
