@@ -294,29 +294,6 @@ envs.register(MASKED, Masked)
 envs.register(MIXED, Aimed)
 
 
-class Unmasked(envs.Environment):
-    """An environment whose mask has another name, and so is an observation."""
-
-    def __init__(self, inner):
-        self.inner = inner
-        self.default_params = inner.default_params
-        self.action_space = inner.action_space
-
-    default_params = None  # type: ignore[assignment]
-
-    def observation_space(self, params=None):
-        spaces = dict(self.inner.observation_space(params).spaces)
-        return Dict({"valid": spaces.pop("action_mask"), **spaces})
-
-    def reset_env(self, key, params):
-        obs, state = self.inner.reset_env(key, params)
-        return {"valid": obs.pop("action_mask"), **obs}, state
-
-    def step_env(self, key, state, action, params):
-        obs, *rest = self.inner.step_env(key, state, action, params)
-        return ({"valid": obs.pop("action_mask"), **obs}, *rest)
-
-
 @dataclasses.dataclass(unsafe_hash=True)
 class Odd(Privileged):
     """Masks that do not fit: only the spaces are read.

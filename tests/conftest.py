@@ -13,6 +13,9 @@ os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_cpu_parallel_codegen_split_count=1"
 ).strip()
 
+# Nobody is told of the tests.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
 import jax
 import pytest
 

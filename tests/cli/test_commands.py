@@ -99,6 +99,12 @@ def test_help_of_every_command(command, capsys):
         assert "Step size of the optimiser." in text
 
 
+EMPTY = [
+    *(["train", flag, ""] for flag in ("--out", "--resume", "--config")),
+    *(["sweep", "--out="], ["plot", ""], ["evaluate", ""]),
+]
+
+
 @pytest.mark.parametrize(
     ("args", "fragment"),
     [
@@ -124,18 +130,52 @@ def test_help_of_every_command(command, capsys):
         (["plot"], "folders: name the folder of a result"),
         (["envs", "Dors-v0"], "Doors-v0"),
         (["train", "--preset", "a", "--config", "b"], "not both"),
+        (["sweep", "--axis", "learning_rate"], "--axis takes NAME=VALUES"),
+        (["sweep", "--axis", "gamma=0.9", "--axis", "gamma=1"], "gamma is given twice"),
+        (["sweep", "--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
+        (["sweep", "--lanes", "0"], "lanes must be a positive"),
+        (["sweep", "--memory-limit", "some"], "memory_limit must be a positive number"),
+        (["sweep", "--design", "random"], "needs num_points"),
+        (["sweep", "--coordinator", "localhost:1"], "host:port of process 0"),
+        *((args, "is empty") for args in EMPTY),
+        (["train", "--optimiser", "Adma"], "Did you mean 'Adam'?"),
+        (["train", "--learning-rate", "Linea(1)"], "Did you mean 'Linear'"),
+        (["train", "--learning-rate", "cosine"], "is written with its numbers, such"),
+        (
+            ["train", "--learning-rate", "Linear(1, 0, start=1)"],
+            "was given start twice",
+        ),
+        (
+            ["train", "--value-loss", "MLPValueLoss((8,), hidden_sizes=(4,))"],
+            "was given hidden_sizes twice; leave one out",
+        ),
+        (
+            [
+                "pbt",
+                "--algorithm",
+                "sac",
+                "--axis",
+                "temperature_init=uniform(0.1,1)",
+            ],
+            "a population changes its numbers",
+        ),
+        (["compare", "--setting", "a: gama=1"], "PPOConfig has no field 'gama'"),
         (
             ["train", "--preset", "ppo-doors", "--algorithm", "dqn"],
             "--algorithm dqn contradicts --preset ppo-doors, whose algorithm is ppo",
         ),
     ],
 )
-def test_mistakes_print_one_sentence_and_exit_with_2(args, fragment, capsys):
+def test_mistakes_print_one_sentence_and_exit_with_2(
+    args, fragment, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     assert main(args) == 2
     error = capsys.readouterr().err
     assert fragment in error
     assert "Traceback" not in error
     assert error.startswith("purerl")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):

@@ -23,29 +23,10 @@ def test_settings_by_name_in_a_folder_with_its_page(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "learning_rate on 2 held-out seeds" in text
     assert "differences from a" in text and "with report.html" in text
-    result = purerl.load_comparison(out)
-    assert result.about["settings"] == {
-        "slow": {"learning_rate": 1e-3},
-        "a": {"learning_rate": 0.1},
-    }
     assert "slow: learning_rate=1e-3" in (out / "report.html").read_text()
     # All of it is there: the same command trains nothing, and says so.
     assert main([*COMMAND[:3], *TINY, *RATES, "--out", str(out)]) == 0
     assert "everything had been trained before" in capsys.readouterr().err
-    assert main([*COMMAND, *RATES, "--out", str(out), "--track", "tensorboard"]) == 0
-    assert {p.name for p in (out / "tensorboard").iterdir() if p.is_dir()} == {
-        "slow",
-        "a",
-    }
-
-
-@pytest.mark.slow
-def test_a_dry_run_has_a_line_per_program(capsys):
-    assert main([*COMMAND, *RATES, "--setting", "own:", "--dry-run"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("4 agents, CartPole-v1")
-    assert lines[1].startswith("2 agents, CartPole-v1")
-    assert "of training here" in lines[2]
 
 
 def test_what_a_setting_says():
@@ -89,9 +70,3 @@ def test_environments_are_read_with_their_changes():
         },
         {"env": "CartPole-v1"},
     ]
-
-
-def test_mistakes_print_one_sentence_and_exit_with_2(capsys, tmp_path):
-    words = ["--setting", "a: learnin_rate=1", "--out", str(tmp_path / "out")]
-    assert main([*COMMAND, *words]) == 2
-    assert "PPOConfig has no field 'learnin_rate'" in (capsys.readouterr().err)

@@ -130,15 +130,3 @@ def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
     assert f"{flag} is given twice; give one with all its" in capsys.readouterr().err
     assert main(["train", "--dry-run", flag, "length={a: 1, a: 2}"]) == 2
     assert "cannot read the value of 'length={a: 1, a: 2}'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "flag, text, name",
-    [
-        ("--learning-rate", "Linear(1e-3, 0.0, start=1e-4)", "start"),
-        ("--value-loss", "MLPValueLoss((8,), hidden_sizes=(4,))", "hidden_sizes"),
-    ],
-)
-def test_a_value_by_its_place_and_its_name_is_a_sentence(flag, text, name, capsys):
-    assert main(["train", "--dry-run", flag, text]) == 2
-    assert f"was given {name} twice; leave one out" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,7 +15,7 @@ from purerl.randomisation import Choice, Uniform
 from purerl.report import playing
 from purerl.runner.manifest import is_rebuildable
 from purerl.schedules import Cosine, Linear, WarmUp
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import tiny_config
 
 
 @dataclasses.dataclass
@@ -99,21 +98,6 @@ def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
     assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)
 
 
-@pytest.mark.slow(optimised=False)
-def test_a_wrapped_object_trains_as_the_names_do():
-    """An agent sees the stack: its first layer has three times four inputs."""
-    key = jax.random.key(0)
-    short = tiny_config(total_timesteps=64)
-    names = purerl.make_train(short.replace(env_wrappers=("FrameStack(3)",)))
-    thing = purerl.make_train(
-        short.replace(env=FrameStack(envs.make("CartPole-v1"), 3))
-    )
-    one, two = jax.jit(names)(key), jax.jit(thing)(key)
-    assert_same_bits(one, two)
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(one.state.params)]
-    assert (12, 8) in shapes
-
-
 RANDOM = tiny_config(
     env_wrappers=("StickyActions(0.3)", "FrameStack(2)"),
     env_params={"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0))},
@@ -190,17 +174,3 @@ def test_a_step_size_of_some_parameters_is_none_or_a_number():
     )
     assert config.optimiser == optimisers.Lion()
     assert (config.actor_learning_rate, config.critic_learning_rate) == (1e-4, None)
-
-
-@pytest.mark.parametrize(
-    ("line", "fragment"),
-    [
-        ("--optimiser;Adma", "Did you mean 'Adam'?"),
-        ("--learning-rate;Linea(1)", "no schedule 'Linea'. Did you mean 'Linear'"),
-        ("--learning-rate;cosine", "a schedule is written with its numbers, such as"),
-    ],
-)
-def test_a_bad_flag_gets_a_sentence(line, fragment):
-    with pytest.raises(ConfigError) as error:
-        purerl.make_train(read(line.split(";")))
-    assert fragment in str(error.value)

@@ -1,7 +1,6 @@
 """What a folder holds, said by every command that was given the wrong kind."""
 
 import importlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,7 @@ from purerl.report import folder as report_folder
 from purerl.storage import folders
 from purerl.storage.files import write_json
 from tests.helpers import tiny_config
-
-PNG = b"\x89PNG"
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    """A finished sweep's folder."""
-    out = tmp_path_factory.mktemp("folders") / "sweep"
-    axes = {"learning_rate": [1e-3, 1e-2]}
-    options = {"lanes": 2, "segment_updates": 4, "progress": False}
-    purerl.sweep(tiny_config(), axes, seeds=2, out=out, **options)
-    return out
+from tests.sweeps.test_store import write_sweep
 
 
 def _folder(path: Path, kind: str) -> Path:
@@ -35,13 +23,10 @@ def _folder(path: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("command", ["plot", "report"])
 def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
-    swept, command, tmp_path, capsys
+    command, tmp_path, capsys
 ):
-    begun = shutil.copytree(swept, tmp_path / "begun")
-    for path in (begun / "chunks").iterdir():
-        path.unlink()
-    (begun / "summary.json").unlink()  # which is written at the end
-    assert main([command, str(begun)]) == 2
+    write_sweep(tmp_path, "gamma", [0.9], chunks=False)
+    assert main([command, str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"purerl {command}: no member of the sweep has finished ye")
 
@@ -83,9 +68,10 @@ def test_what_no_command_knows_is_said_too(tmp_path):
         purerl.load_run(folder)
 
 
-def test_a_run_cannot_begin_in_the_folder_of_a_sweep(swept):
+def test_a_run_cannot_begin_in_the_folder_of_a_sweep(tmp_path):
+    folder = _folder(tmp_path / "x", "sweep")
     with pytest.raises(purerl.ConfigError, match="holds a sweep, not a run"):
-        purerl.run(tiny_config(), out=swept, progress=False)
+        purerl.run(tiny_config(), out=folder, progress=False)
 
 
 def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
@@ -94,26 +80,6 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
     error = capsys.readouterr().err
     assert f"{folder} holds agents trained with schedules" in error
     assert "which has no result to load" in error
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["train", "--out", ""],
-        ["sweep", "--out="],
-        ["train", "--resume", ""],
-        ["train", "--config", ""],
-        ["plot", ""],
-        ["evaluate", ""],
-    ],
-)
-def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(args) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"purerl {args[0]}: ")
-    assert "is empty" in error
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_home_of_nobody_is_no_folder():

@@ -99,14 +99,14 @@ def test_a_run_with_parts_of_the_users_goes_on_and_is_played(here, capsys):
     started = run("train", *train.split(), *short.split(), "--track", "told", *known)
     assert started.returncode == 0, started.stderr
     assert "train 0\n" in (here / "told.txt").read_text()
-    refused = run("evaluate", "run")
-    assert refused.returncode == 2
-    assert "--import MODULE imports the module that does so" in refused.stderr
-    played = run("evaluate", "run", "--episodes", "2", *known)
-    assert played.returncode == 0 and "Leaning-v0: 2 episodes" in played.stdout
-    resumed = run("train", "--resume", "run", *known)
-    assert resumed.returncode == 0
-    assert "purerl --import poles train --resume run --extend" in resumed.stdout
+    assert main(["evaluate", "run"]) == 2
+    told = capsys.readouterr().err
+    assert "--import MODULE imports the module that does so" in told
+    assert main(["evaluate", "run", "--episodes", "2", *known]) == 0
+    assert "Leaning-v0: 2 episodes" in capsys.readouterr().out
+    assert main(["train", "--resume", "run", *known]) == 0
+    told = capsys.readouterr().out
+    assert "purerl --import poles train --resume run --extend" in told
 
 
 def test_a_module_that_computes_too_early_is_told_so(here):

@@ -7,20 +7,12 @@ from purerl.cli import main
 from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.group import load_stored
 from tests.helpers import tiny_config
-from tests.runner.tracked import event_scalars
+from tests.runner.tracked import WARNINGS, event_scalars
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
-# MLflow's own use of SQLAlchemy.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = WARNINGS
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow(optimised=False)
 def test_track_by_name_and_afterwards(tmp_path, capsys):
     from mlflow import MlflowClient

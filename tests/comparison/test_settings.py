@@ -102,24 +102,28 @@ def test_what_was_evolved_is_a_setting():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "options", "words"),
     [
-        ({}, "settings must map at least one name"),
-        ({" ": {}}, "' ' is no name"),
-        ({"a": 3}, "settings: a: a setting is changes of the config by name"),
-        ({"a": "nowhere"}, "settings: a: 'nowhere' is no folder"),
-        ({"a": {"learning_rate": -1}}, "a: at learning_rate=-1: learning_rate must be"),
-        ({"a": {"env": "Acrobot-v1"}}, "a: it changes env, but all settings"),
-        ({"a": {"num_evaluations": 3}}, "a: it changes num_evaluations, but the meas"),
-        ({"a": DQN.replace(env="Acrobot-v1")}, "config of another task .* env is"),
+        ({}, {}, "settings must map at least one name"),
+        ({" ": {}}, {}, "' ' is no name"),
+        ({"a": 3}, {}, "settings: a: a setting is changes of the config by name"),
+        ({"a": "nowhere"}, {}, "settings: a: 'nowhere' is no folder"),
+        ({"a": {"value_loss": "no.npz"}}, {}, "cannot read the loss 'no.npz'"),
+        ({"a": {"learning_rate": -1}}, {}, "a: at learning_rate=-1: learning_rate mu"),
+        ({"a": {"env": "Acrobot-v1"}}, {}, "a: it changes env, but all settings"),
+        ({"a": {"num_evaluations": 3}}, {}, "a: it changes num_evaluations, but the"),
+        ({"a": DQN.replace(env="Acrobot-v1")}, {}, "config of another task .* env is"),
+        (SETTINGS, {"environments": [DQN]}, "by name, and PPOConfigs, got DQN"),
+        (SETTINGS, {"baseline": "squared"}, "baseline must be one of slow, fast"),
+        (SETTINGS, {"measures": []}, "measures must name each kind once"),
     ],
 )
 def test_mistakes_are_one_sentence_before_anything_is_trained(
-    settings, words, monkeypatch
+    settings, options, words, monkeypatch
 ):
     monkeypatch.setattr(api, "stream", lambda *_: pytest.fail("it trained"))
     with pytest.raises(ConfigError, match=words):
-        purerl.compare(CONFIG, settings, **SMALL)
+        purerl.compare(CONFIG, settings, **SMALL, **options)
 
 
 def test_an_environment_that_a_whole_config_cannot_take_is_refused():

@@ -5,18 +5,14 @@ import pytest
 
 import purerl
 from purerl.comparison.api import _Loop
-from tests.helpers import tiny_config
+from tests.comparison.small import CONFIG, SMALL
 from tests.runner.told import Told
 
-CONFIG = tiny_config(anneal_learning_rate=False)
 SETTINGS = {"slow": {"learning_rate": 1e-3}, "long": {"num_steps": 32}}
-OPTIONS = {"seeds": 4, "lanes": 4, "progress": False}
 
 
-def compare(out, tracker, **options):
-    return purerl.compare(
-        CONFIG, SETTINGS, out=out, trackers=[tracker], **OPTIONS, **options
-    )
+def compare(out, tracker):
+    return purerl.compare(CONFIG, SETTINGS, out=out, trackers=[tracker], **SMALL)
 
 
 def check(told, result):

@@ -11,7 +11,7 @@ import purerl
 from purerl.cli import main
 from purerl.execution.format import running, this_command
 from purerl.storage import folders
-from tests.helpers import StopAfter, assert_same_bits, tiny_config
+from tests.helpers import StopAfter, tiny_config
 
 CONFIG = tiny_config(total_timesteps=384)  # twelve updates
 AXES = {"learning_rate": [1e-3, 1e-2]}
@@ -119,15 +119,6 @@ def test_load_reads_comparisons(tmp_path):
     for name, scores in found.scores.items():
         np.testing.assert_array_equal(again.scores[name], scores)
     check_options("compare", tmp_path / "manifest.json")
-
-
-def test_a_run_that_is_read_is_the_run(tmp_path):
-    run = purerl.run(CONFIG, seeds=2, out=tmp_path / "run", **SMALL)
-    loaded = purerl.load(tmp_path / "run")
-    assert loaded.seeds == run.seeds
-    assert_same_bits(loaded.state, run.state)
-    for name, values in run.evaluation.items():
-        np.testing.assert_array_equal(loaded.evaluation[name], values)
 
 
 def test_load_says_what_it_cannot_read(tmp_path):

@@ -3,10 +3,8 @@
 The search of one's own in `examples/own_search.py` is held to it like the others.
 """
 
-import importlib.util
 import os
 import signal
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,9 +15,10 @@ from purerl.search import protocol as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
 from purerl.train import bind
+from tests.docs.pages import ROOT, load
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_search.py"
+EXAMPLE = ROOT / "examples" / "own_search.py"
 CONFIG = tiny_config(num_evaluations=0, total_timesteps=384)  # twelve updates
 AXES = {
     "learning_rate": purerl.loguniform(1e-4, 1e-2),
@@ -48,10 +47,7 @@ def _schedules(**options):
 
 
 def _own_search():
-    spec = importlib.util.spec_from_file_location("own_search", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(EXAMPLE)
     module.AGENTS = 4
     return module.random_search(CONFIG)
 
@@ -65,12 +61,6 @@ SEARCHES = {"pbt": _pbt, "halving": _halving, "schedules": _schedules, "own": _o
 one_quickly = pytest.mark.parametrize(
     "search", slow_but(SEARCHES, "own"), indirect=True
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _programs_are_shared():
-    with purerl.share_programs():
-        yield
 
 
 @pytest.fixture(params=SEARCHES)

@@ -1,5 +1,6 @@
 """Running the code of a page as a reader would: block after block, one namespace."""
 
+import importlib.util
 import re
 import sys
 import textwrap
@@ -19,6 +20,16 @@ ALGORITHMS = (
 )
 # Indented where the block stands in a tab or a note.
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def load(path: Path) -> types.ModuleType:
+    """The module in a file, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(f"loaded_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look up their module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Block(NamedTuple):

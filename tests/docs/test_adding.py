@@ -133,15 +133,3 @@ def test_seeds_learn_and_one_learning_rate_does_not(algorithm):
     hosted = algorithm["hosted"]
     assert hosted.finished and hosted.seeds == (0, 1)
     np.testing.assert_array_equal(hosted.evaluation["episode_return"], 1.0)
-
-
-def test_the_algorithm_has_at_most_80_lines():
-    block = next(iter(pages.blocks(ALGORITHM)))
-    assert 'register("a2c"' in block.code
-    assert len([line for line in block.code.splitlines() if line.strip()]) <= 80
-
-
-# Registering
-
-
-# The page itself

@@ -1,21 +1,15 @@
 """The tables of fields on the pages of the algorithms: the real defaults, all told."""
 
 import dataclasses
-import importlib.util
 
 import pytest
 
 from purerl import algorithms
 from purerl.algorithms import config_class
 from tests.docs.pages import ALGORITHMS as NAMES
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load
 
-_SPEC = importlib.util.spec_from_file_location(
-    "config_tables", ROOT / "docs" / "hooks" / "config_tables.py"
-)
-assert _SPEC is not None and _SPEC.loader is not None
-config_tables = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(config_tables)
+config_tables = load(ROOT / "docs" / "hooks" / "config_tables.py")
 
 
 @pytest.mark.parametrize("name", NAMES)

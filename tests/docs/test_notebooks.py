@@ -1,12 +1,11 @@
 """The notebooks run from nothing, and what they hold and the site shows is in order."""
 
-import importlib.util
 import os
 import re
 
 import pytest
 
-from tests.docs.pages import NOTEBOOKS, ROOT
+from tests.docs.pages import NOTEBOOKS, ROOT, load
 from tests.helpers import slow_but
 
 # In place of the numbers of a notebook's first code cell.
@@ -61,11 +60,7 @@ def test_a_notebook_runs_whole(name, tmp_path):
 
 
 def test_the_site_shows_a_notebook_with_its_pictures():
-    place = ROOT / "docs" / "hooks" / "notebooks.py"
-    spec = importlib.util.spec_from_file_location("notebooks_hook", place)
-    assert spec is not None and spec.loader is not None
-    hook = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hook)
+    hook = load(ROOT / "docs" / "hooks" / "notebooks.py")
     for path in NOTEBOOKS:
         text, pictures = hook.page_of(path)
         assert text.startswith("# ") and ".ipynb)" not in text

@@ -1,13 +1,11 @@
 """Tables of environments, wrappers, distributions and optimisers have every part."""
 
-import importlib.util
-
 import pytest
 
 import purerl
 from purerl import envs
 from purerl.randomisation import Choice, LogUniform, Uniform
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load
 
 DOCS = ROOT / "docs"
 DRAWN = tuple(kind.__name__ for kind in (Uniform, LogUniform, Choice))
@@ -21,11 +19,7 @@ PARTS = [
 
 @pytest.mark.slow
 def test_the_table_from_the_registry_has_every_environment():
-    path = DOCS / "hooks" / "environment_table.py"
-    spec = importlib.util.spec_from_file_location("environment_table", path)
-    assert spec is not None and spec.loader is not None
-    table = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(table)
+    table = load(DOCS / "hooks" / "environment_table.py")
     assert table.MARKER in (DOCS / "suites.md").read_text()
     shown = table.render()
     for name in envs.registered():

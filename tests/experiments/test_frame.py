@@ -48,19 +48,6 @@ def test_numbers_are_kept_with_their_command_and_machine(monkeypatch, tmp_path):
     assert kept["hardware"] in frame.printed_on(kept)
 
 
-def test_a_part_is_done_again_when_its_settings_change(tmp_path):
-    calls = []
-
-    def part(**settings):
-        path = tmp_path / "part.json"
-        record, is_new = frame.part(path, lambda: calls.append(1), settings)
-        assert record["result"] is None
-        return is_new
-
-    assert [part(n=1), part(n=1), part(n=2)] == [True, False, True]
-    assert len(calls) == 2
-
-
 def test_a_config_that_has_got_or_lost_a_field_is_the_same():
     config = serialise.to_dict(purerl.PPOConfig(gamma=0.9))
     older = {k: v for k, v in config.items() if k != "max_bad_transitions"}

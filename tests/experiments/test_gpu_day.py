@@ -1,28 +1,19 @@
 """The measurements of a day with a GPU, at toy size on a CPU."""
 
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from purerl.contrib.hardware.estimate import load_device
 
+from .conftest import run_script
+
 SCRIPT = Path(__file__).parents[2] / "experiments" / "benchmarks" / "gpu_day.py"
 
 
-def day(*words):
-    """What the script printed."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
-    return done.stdout
+day = partial(run_script, SCRIPT)
 
 
 @pytest.mark.slow
@@ -49,9 +40,8 @@ def test_a_part_leaves_its_file_and_is_not_measured_again(tmp_path):
 
 
 def test_a_day_needs_whole_numbers_of_one_and_more():
-    with pytest.raises(subprocess.CalledProcessError) as caught:
+    with pytest.raises(AssertionError, match=r"--rounds must be at least 1, got 0\."):
         day("--toy", "--rounds", "0")
-    assert "--rounds must be at least 1, got 0." in caught.value.stderr
 
 
 @pytest.mark.slow

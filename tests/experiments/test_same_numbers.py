@@ -8,8 +8,10 @@ import pytest
 from gpu_parts import config_of
 from same_numbers import for_brax, for_purejaxrl, for_rejax
 
+from tests.helpers import slow_but
 
-@pytest.mark.parametrize("part", gpu_day.PRESETS)
+
+@pytest.mark.parametrize("part", slow_but(gpu_day.PRESETS, "wide-cartpole"))
 def test_all_have_numbers_and_whole_updates(part):
     _, _, preset, changes = gpu_day.PRESETS[part]
     config = config_of(preset, changes)

@@ -4,7 +4,6 @@ The frame's own tests are quick; those that run a whole study are slow.
 """
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -18,6 +17,8 @@ import study
 
 from purerl.report import style
 
+from .conftest import run_script
+
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
 # What a study needs that is not installed with the tests.
 NEEDS = {
@@ -29,13 +30,7 @@ NEEDS = {
 
 
 def run(name, *words):
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, str(FOLDER / f"{name}.py"), *map(str, words)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return run_script(FOLDER / f"{name}.py", *words)
 
 
 def test_every_study_can_be_started():
@@ -54,11 +49,8 @@ def test_every_study_can_be_started():
     """
     # What needs more than the tests install says so where it is imported.
     names = [name for name in studies.names() if name not in NEEDS]
-    scripts = [str(FOLDER / f"{name}.py") for name in names]
-    command = [sys.executable, "-c", textwrap.dedent(code), str(FOLDER.parent)]
-    command += scripts
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    subprocess.run(command, check=True, env=environment)
+    scripts = [FOLDER / f"{name}.py" for name in names]
+    run_script("-c", textwrap.dedent(code), FOLDER.parent, *scripts)
 
 
 @pytest.mark.slow

@@ -38,14 +38,11 @@ def test_a_population_that_diverges_as_a_whole_says_so(tiny, kind):
 @pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [
-        ("pbt", {"population": 0}, "population must be"),
-        ("pbt", {"quantile": 0.7}, "quantile must be a number between 0 and 0.5"),
         ("pbt", {"factors": (1.0,)}, "factors must be"),
         ("pbt", {"resample_probability": 1.5}, "resample_probability must be"),
         ("pbt", {"fitness": "training_curve"}, "fitness must be one of"),
         ("pbt", {"segment_updates": 3}, "segment_updates must divide ready_updates"),
         ("pbt", {"extend": 4096}, "extend must be True or False, got 4096"),
-        ("halving", {"segment_updates": 3}, "segment_updates must divide min_updates"),
         ("halving", {"min_updates": 8}, "min_updates must leave room"),
         *(("halving", {"eta": eta}, "eta must be") for eta in (2.0, True, 1)),
     ],

@@ -111,8 +111,3 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     sizes = {"num_episodes": tiny.eval_episodes, "max_steps": tiny.eval_max_steps}
     played = evaluate(env, env.default_params, best.policy(), key, **sizes)
     assert best.score == pytest.approx(float(played.episode_return.mean()))
-
-
-def test_training_returns_may_be_the_score(tiny, axes):
-    result = search(tiny, axes, fitness="final_return")
-    assert result.finished and result.evaluation_steps == 0

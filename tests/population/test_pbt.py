@@ -5,10 +5,10 @@ import pytest
 import purerl
 from purerl.execution.cohort import make_cohort
 from purerl.execution.programs import Members, rekey
-from purerl.population.space import Space, member_keys
+from purerl.population.space import Space
 from purerl.scale.host import HostKey
 from purerl.train import make_algorithm
-from tests.helpers import assert_same_bits, trained
+from tests.helpers import assert_same_bits
 
 from .conftest import LANES, PBT, ROUND, SEED, SIZE
 
@@ -45,18 +45,6 @@ def train_alone(config, pieces, length=ROUND):
         cohort.restore(states, cohort.update, members)
         list(cohort.segments(cohort.next_update))
     return jax.tree.map(lambda x: x[0], cohort.gather())
-
-
-@pytest.mark.slow(optimised=False)
-def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
-    result = search(tiny, axes, quantile=0.0)
-    assert (result.dataset.parent.values == np.arange(SIZE)).all()
-    space = Space(tiny, axes)
-    members = Members(
-        member_keys((SEED,), SIZE), space.overrides(space.draws(SIZE, [SEED]))
-    )
-    cohort = make_cohort(purerl.train.bind(tiny), members, LANES, ROUND)
-    assert_same_bits(result.states, trained(cohort))
 
 
 @pytest.mark.parametrize("member", range(SIZE))

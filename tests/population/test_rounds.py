@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 import purerl
 from purerl.execution.cohort import FreshReturns
@@ -16,14 +17,14 @@ from purerl.train import bind
 from .conftest import SEED
 
 
-def pbt_search(tiny, axes, fitness="evaluation"):
+def pbt_search(tiny, axes):
     options = {
         "population": 6,
         "ready_updates": 4,
         "quantile": 0.5,
         "factors": (0.8, 1.25),
         "resample_probability": 0.25,
-        "fitness": fitness,
+        "fitness": "evaluation",
     }
     return PBTSearch(Space(tiny, axes), (SEED,), options)
 
@@ -37,31 +38,22 @@ def test_a_round_draws_its_own_parents_and_steps(tiny, axes):
     assert len({tuple(one["learning_rate"]) for one in moved}) > 1
 
 
-def test_a_round_is_judged_by_episodes_of_its_own(tiny, axes):
-    search = pbt_search(tiny, axes)
-    state = search.init()
-    keys = [
-        jax.random.key_data(search.ask(state._replace(number=n)).evaluation_keys)[0]
-        for n in range(5)
-    ]
-    assert len(np.unique(np.stack(keys), axis=0)) == 5
+def halving_search(tiny, axes):
+    kinds = {"brackets": "one", "fitness": "evaluation"}
+    options = {"num_points": None, "eta": 3, "min_updates": 2, **kinds}
+    return HalvingSearch(Space(tiny, axes), (SEED,), options)
 
 
-def test_a_rung_is_judged_by_episodes_of_its_own(tiny, axes):
-    options = {
-        "num_points": None,
-        "eta": 3,
-        "min_updates": 2,
-        "brackets": "one",
-        "fitness": "evaluation",
-    }
-    search = HalvingSearch(Space(tiny, axes), (SEED,), options)
+@pytest.mark.parametrize("make", [pbt_search, halving_search])
+def test_a_round_or_a_rung_is_judged_by_episodes_of_its_own(tiny, axes, make):
+    search = make(tiny, axes)
     state, keys = search.init(), []
-    for number, until in enumerate(search.milestones):
-        if until in search.plan.rungs:
-            asked = search.ask(state._replace(number=number))
-            keys.append(jax.random.key_data(asked.evaluation_keys)[0])
-    assert len(keys) == 3 and len(np.unique(np.stack(keys), axis=0)) == 3
+    for number in range(len(search.milestones)):
+        asked = search.ask(state._replace(number=number)).evaluation_keys
+        if asked is not None:
+            keys.append(jax.random.key_data(asked)[0])
+    assert len(keys) == (3 if make is halving_search else 5)
+    assert len(np.unique(np.stack(keys), axis=0)) == len(keys)
 
 
 def test_a_score_is_that_of_its_kind():

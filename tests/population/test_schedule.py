@@ -68,11 +68,6 @@ def test_a_number_that_is_read_once_may_be_the_same_in_all_pieces():
     assert np.asarray(trained.state.params["q"]).max() == 3.0
 
 
-def test_at_says_what_an_update_is_made_with():
-    schedule = ConfigSchedule((0, 8), (HIGH, LOW))
-    assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]
-
-
 STATIC = ConfigSchedule((0, 4), ({"num_envs": 4}, {"num_envs": 2}))
 
 

@@ -170,14 +170,6 @@ def test_an_observed_grid_has_a_colour_for_each_channel():
     np.testing.assert_array_equal(drawing.observation(picture, None), picture)
 
 
-def test_a_game_is_kept_as_its_grid_inside_wrappers():
-    env = envs.wrap(envs.make("Breakout-MinAtar"), ("FrameStack(2)",))
-    params = env.default_params
-    obs, state = env.reset(jax.random.key(0), params)
-    moment = drawing.moment_of(env, drawing.drawing_of(env), params, state, obs)
-    assert moment.state.shape == (10, 10, 4)
-
-
 def bandit():
     """Two arms, of which the values are drawn."""
     env = envs.make("KArmedBandit-v0", num_arms=2)

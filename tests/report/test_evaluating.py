@@ -78,14 +78,6 @@ def test_with_the_keys_of_the_training_the_episodes_are_those_of_the_run(run):
             np.testing.assert_array_equal(values, expected, err_msg=name)
 
 
-def test_where_all_episodes_are_alike_they_are_those_of_the_run():
-    result = purerl.run(CONFIG.replace(env="CliffWalking-v0"), seeds=2, **QUICK)
-    played = purerl.evaluate(result, episodes=3)
-    for name in ("episode_return", "episode_length", "cut_episodes"):
-        expected = result.evaluation[name][:, -1]
-        np.testing.assert_array_equal(getattr(played, name), expected, err_msg=name)
-
-
 def test_states_in_hand_play_as_the_agents_of_their_run(run):
     returns = purerl.evaluate(run, episodes=4).episode_return
     best = purerl.BestMember(

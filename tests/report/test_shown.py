@@ -63,13 +63,10 @@ def test_a_picture_is_a_figure_and_its_axes_and_goes_into_those_of_the_caller():
     assert figure.axes == [axes] and axes.get_title(loc="left") == figure.get_label()
     own = matplotlib.figure.Figure().subplots(1, 2)
     drawn = RUN.plot(own[1])
-    assert drawn.axes is own[1] and drawn.figure is own[0].figure
     assert not own[0].lines and len(own[1].lines) == len(axes.lines)
     assert own[1].get_title(loc="left") == ""
     data, size = drawn._repr_png_()
     assert data.startswith(b"\x89PNG") and size["width"] > 0
-    with pytest.raises(ConfigError, match="ax must be 1 panel, got 2"):
-        RUN.plot(own)
 
 
 @pytest.mark.parametrize(("columns", "width"), [(1, 3.25), (2, 6.75)])

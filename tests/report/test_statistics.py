@@ -152,13 +152,6 @@ def test_interval_of_a_share_is_binomial():
     assert found.high == pytest.approx([high], abs=0.0101)
 
 
-def test_tasks_are_resampled_by_themselves():
-    """Tasks a thousand apart: mixing their runs would widen the interval a lot."""
-    scores = np.random.default_rng(0).normal([0.0, 1000.0], 1.0, (50, 2))
-    found = statistics.estimate(scores, "mean")
-    assert found.high - found.low == pytest.approx(2 * 1.96 / 10, rel=0.15)
-
-
 @pytest.mark.slow
 def test_curve_is_the_estimate_of_each_point():
     values = np.random.default_rng(2).normal(50.0, 10.0, (12, 5)) + np.arange(5) * 30

@@ -1,7 +1,5 @@
 """Datasets of sweeps as rows, and the words and scales of their axes."""
 
-import json
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -52,27 +50,6 @@ def test_unfinished_members_count_by_their_last_row(grid):
     assert np.isnan(sweep_data.read_scores(cut).scores[0, 2])
 
 
-def test_members_without_evaluations_have_their_training_return():
-    nan = np.nan
-    axes = ("eval.num_evaluations", "seed")
-    data = xr.Dataset(
-        {
-            "episode_return": ((*axes, "segment"), [[[1.0, 2.0]], [[3.0, nan]]]),
-            "env_steps": ((*axes, "segment"), [[[8.0, 16.0]], [[8.0, 16.0]]]),
-            "evaluation_return": (
-                (*axes, "evaluation", "episode"),
-                [[[[nan, nan]]], [[[7.0, 9.0]]]],
-            ),
-            "evaluation_env_steps": ((*axes, "evaluation"), [[[nan]], [[16.0]]]),
-        },
-        {"eval.num_evaluations": [0, 1], "seed": [3]},
-        {"axes": json.dumps(["eval.num_evaluations"]), "design": "grid"},
-    )
-    scores = sweep_data.read_scores(data)
-    assert scores.scores.tolist() == [[2.0], [8.0]]
-    assert scores.name(1) == "num_evaluations=1"
-
-
 def test_values_are_in_their_natural_order():
     points = tuple({"a": value} for value in ("256-256", "64-64", "8", "64-64"))
     zeros = np.zeros((4, 1))
@@ -96,24 +73,6 @@ def test_values_are_in_their_natural_order():
 )
 def test_scales(values, log):
     assert sweep_data.is_log(values) is log
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (3e-4, "3e-4"),
-        (0.95, "0.95"),
-        (1e3, "1,000"),
-        (float("inf"), "inf"),
-        (2048, "2,048"),
-        (500_000_000, "5e8"),
-        (True, "True"),
-        ("64-64", "64-64"),
-        (np.float32(0.5), "0.5"),
-    ],
-)
-def test_labels(value, text):
-    assert sweep_data.label(value) == text
 
 
 def test_few_evaluations_make_no_curve(grid):

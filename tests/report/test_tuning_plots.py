@@ -104,20 +104,6 @@ def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (1e-5, 1e-2, [1e-5, 1e-4, 1e-3, 1e-2]),
-        (1e-8, 1e2, [1e-8, 1e-5, 1e-2, 10]),
-        (2e-4, 4e-3, [3e-4, 1e-3, 3e-3]),
-        (1.2e-3, 8e-3, [2e-3, 5e-3]),
-        (2.1e-3, 3.9e-3, [2.1e-3, 3.9e-3]),
-    ],
-)
-def test_a_logarithmic_axis_has_few_round_ticks(low, high, ticks):
-    np.testing.assert_allclose(style.log_ticks(low, high), ticks)
-
-
-@pytest.mark.parametrize(
     ("names", "labels"),
     [
         (["Adam(b1=0.9)", "SGD(momentum=0.0)"], ["Adam", "SGD"]),

@@ -67,10 +67,6 @@ def test_a_run_has_the_policy_of_each_of_its_agents(run, seed):
 HUGE = 2**48
 
 
-def repeated(x, shape):
-    return np.broadcast_to(np.asarray(x).ravel()[0], shape)
-
-
 def test_one_of_many_agents_goes_to_the_device_without_the_others(
     run, monkeypatch, tmp_path
 ):

@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl.execution.curves import reduce_segment
-from purerl.runner.result import RunResult, write_summary
+from purerl.runner.result import write_summary
 from purerl.runner.rows import (
     RowFile,
     by_member,
@@ -14,6 +14,7 @@ from purerl.runner.rows import (
     rows_at,
     stack_rows,
 )
+from tests.report import synthetic
 
 
 def test_episode_returns_are_weighted_by_episodes():
@@ -122,23 +123,8 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
 
 def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     returns = np.array([[[1.0, 2.0]], [[np.nan, 4.0]]])
-    result = RunResult(
-        config=purerl.PPOConfig(),
-        seeds=(0, 1),
-        update=20,
-        state=None,
-        metrics={"env_steps": np.array([[64], [64]])},
-        evaluation={
-            "episode_return": returns,
-        },
-        finished=True,
-        compile_seconds=1.0,
-        train_seconds=1.0,
-        train_steps=128,
-        out=tmp_path,
-        diverged_at=np.array([-1, -1]),
-    )
-    write_summary(result)
+    result = synthetic.run(2)._replace(evaluation={"episode_return": returns})
+    write_summary(result._replace(out=tmp_path))
     text = (tmp_path / "summary.json").read_text()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found["evaluation_per_seed"] == [1.5, None]

@@ -43,7 +43,6 @@ np.save(sys.argv[4], model.predict(obs))
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 

@@ -1,6 +1,5 @@
 """Metrics of one's own, `config.metrics`: in every tool, its folder and its command."""
 
-import subprocess
 import sys
 
 import jax
@@ -14,6 +13,7 @@ from purerl.execution.curves import OWN, first_bad_update, reduce_segment
 from purerl.hooks import with_metrics
 from purerl.metrics import BATCH
 from purerl.types import Algorithm
+from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
 HERE = __name__
@@ -125,11 +125,10 @@ def test_a_command_takes_them_and_a_folder_needs_no_module(
     words += " --total-timesteps 256 --num-envs 4 --num-steps 16 --seeds 2 --out a"
     assert cli.main(words.split()) == 0
     assert sys.modules.pop("lab_of_metrics")
-    code = "import purerl; r = purerl.load('a'); print(r.metrics['mean_action'].shape)"
-    code += "; print(purerl.load_run('a').policy(0) is not None)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.split("\n")[:2] == ["(2, 4)", "True"], done.stderr
+    assert purerl.load("a").metrics["mean_action"].shape == (2, 4)
+    assert purerl.load_run("a").policy(0) is not None
     assert cli.main("evaluate a --episodes 2".split()) == 0
+    assert "lab_of_metrics" not in sys.modules
     capsys.readouterr()
     assert cli.main("train --resume a --extend 512".split()) == 2
     said = capsys.readouterr().err
@@ -234,30 +233,23 @@ def test_an_algorithm_of_ones_own_may_show_its_transitions():
 
 
 def test_an_agent_on_two_devices_has_the_mean_of_its_parts(config):
-    one = purerl.data_parallel(config.replace(metrics=(mean_action,)))
-    metrics = one(jax.random.key(0)).metrics
-    alone = jax.jit(purerl.make_train(config.replace(metrics=(mean_action,))))
-    expected = alone(jax.random.key(0)).metrics["mean_action"]
-    np.testing.assert_allclose(metrics["mean_action"][0], expected[0], rtol=1e-6)
+    short = config.replace(
+        metrics=(mean_action,), total_timesteps=32, num_evaluations=0
+    )
+    spread, alone = (
+        jax.jit(make(short))(jax.random.key(0)).metrics["mean_action"]
+        for make in (purerl.data_parallel, purerl.make_train)
+    )
+    np.testing.assert_allclose(spread, alone, rtol=1e-6)
 
 
 def mean_action(state, batch, metrics):
     return batch.action.mean()
 
 
-@pytest.mark.parametrize("config_class", [purerl.PPOConfig, purerl.DQNConfig])
-def test_environments_on_the_host_show_their_transitions(config_class):
-    changes = {"learning_starts": 32, "rounds_per_update": 16}
-    if config_class is purerl.PPOConfig:
-        changes = {"num_steps": 16}
-    config = config_class(
-        env="gymnasium/CartPole-v1",
-        num_envs=2,
-        total_timesteps=128,
-        num_evaluations=0,
-        metrics=(earned,),
-        hidden_sizes=(8,),
-        **changes,
-    )
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_environments_on_the_host_show_their_transitions(name):
+    outside = {"env": "gymnasium/CartPole-v1", "num_evaluations": 0}
+    config = small(name, metrics=(earned,), **outside)
     result = purerl.run(config, seeds=1, progress=False)
     assert (result.metrics["earned"] == 32).all()

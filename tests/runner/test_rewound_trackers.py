@@ -11,14 +11,9 @@ from tests.helpers import StopAfter, tiny_config
 
 from .conftest import SEGMENT, run_tiny
 from .told import RUN, Acts, Keeps, kill
-from .tracked import event_scalars, mlflow_history
+from .tracked import WARNINGS, event_scalars, mlflow_history
 
-# MLflow's own use of SQLAlchemy.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = WARNINGS
 RARELY = {"checkpoint_seconds": 1e9}
 
 
@@ -90,8 +85,7 @@ def test_the_same_run_tells_nothing_twice(tiny, tmp_path):
 
 
 @pytest.fixture
-def uri(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+def uri(tmp_path):
     return f"sqlite:///{tmp_path}/m.db"
 
 

@@ -10,7 +10,8 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.envs.wrappers import RewardWrapper
-from tests.helpers import NUMBERED_CARTPOLE, tiny_config
+from tests.contracts.test_algorithms import small
+from tests.helpers import tiny_config
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -34,28 +35,10 @@ def known(metrics):
     return np.asarray(metrics["episodes"]) > 0
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        tiny_config(),
-        purerl.DQNConfig(
-            num_envs=2,
-            total_timesteps=640,
-            rounds_per_update=64,
-            learning_starts=64,
-            buffer_size=640,
-            hidden_sizes=(8,),
-            num_evaluations=1,
-        ),
-        purerl.TabularConfig(
-            env=NUMBERED_CARTPOLE, num_envs=2, total_timesteps=400, num_evaluations=1
-        ),
-    ],
-    ids=["ppo", "dqn", "tabular"],
-)
-def test_the_game_is_counted_and_what_was_paid_beside_it(config):
-    scaled = config.replace(env_wrappers=("ScaleReward(0.25)",))
-    result = jax.jit(purerl.make_train(scaled))(jax.random.key(0))
+@pytest.mark.parametrize("name", ["ppo", "dqn", "tabular"])
+def test_the_game_is_counted_and_what_was_paid_beside_it(name):
+    config = small(name, env_wrappers=("ScaleReward(0.25)",))
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     metrics, evaluation = result.metrics, result.evaluation
     there = known(metrics)
     assert there.any()
@@ -73,16 +56,19 @@ def test_the_game_is_counted_and_what_was_paid_beside_it(config):
 
 def test_an_agent_learns_from_what_it_is_paid():
     """A scale of 1 changes nothing, to the bit, but the state that counts it."""
-    train = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(1.0)",)))
-    shaped = jax.jit(train)(jax.random.key(0))
+    scaled = tiny_config(env_wrappers=("ScaleReward(1.0)",))
+    train = jax.jit(purerl.make_train(scaled))
+    shaped, zero = (
+        train(jax.random.key(0), {"env_params.reward_factor": factor})
+        for factor in (1.0, 0.0)
+    )
     plain = jax.jit(purerl.make_train(tiny_config()))(jax.random.key(0))
     np.testing.assert_allclose(
         shaped.metrics["value_loss"], plain.metrics["value_loss"], rtol=1e-5
     )
     assert "shaped_return" not in plain.metrics
     assert plain.state.envs.shaped_return == ()
-    zero = purerl.make_train(tiny_config(env_wrappers=("ScaleReward(0.0)",)))
-    metrics = jax.jit(zero)(jax.random.key(0)).metrics
+    metrics = zero.metrics
     assert (metrics["shaped_return"][known(metrics)] == 0).all()
     assert metrics["value_loss"][0] < 0.1 * plain.metrics["value_loss"][0]
 

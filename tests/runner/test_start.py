@@ -14,18 +14,13 @@ from purerl.scale.host import to_host
 from purerl.storage import checkpoint
 from purerl.train import bind, make_segment
 from purerl.warm_start import networks_of
+from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter
 
 from .conftest import SEGMENT, assert_same_bits, run_tiny
 
 STOPPED = 3 * SEGMENT
 KEY = jax.random.key(0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs():
-    with purerl.share_programs():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +53,8 @@ def test_an_agent_that_goes_on_does_not_explore_anew(tmp_path, fraction):
     With a share that is no default, extending was refused: the share of the longer run
     contradicted the steps that are kept.
     """
-    config = purerl.DQNConfig(
-        total_timesteps=320,
-        rounds_per_update=16,
-        num_envs=2,
-        learning_starts=64,
-        batch_size=8,
-        buffer_size=200,
-        hidden_sizes=(4,),
-        num_evaluations=0,
-        epsilon_fraction=fraction,
-    )
+    changes = {"epsilon_end": 0.05, "epsilon_fraction": fraction, "num_evaluations": 0}
+    config = small("dqn", total_timesteps=320, **changes)
     longer = config.replace(total_timesteps=1280)
     first = tmp_path / "first"
     run_tiny(config, seeds=1, out=first)

@@ -12,14 +12,6 @@ NONE = {"trained_members": 0, "train_seconds": 0.0}
 read = folders.read_summary
 
 
-def test_a_call_that_trained_nothing_leaves_the_times_of_the_one_before(tmp_path):
-    folders.write_summary(tmp_path, {"members": 4, "best": 1.0}, TIMES, True)
-    folders.write_summary(tmp_path, {"members": 5, "best": 2.0}, NONE, False)
-    assert read(tmp_path) == {"members": 5, "best": 2.0, **TIMES}
-    folders.write_summary(tmp_path, {"members": 5}, {"train_seconds": 1.0}, True)
-    assert read(tmp_path) == {"members": 5, "train_seconds": 1.0}
-
-
 def test_costs_may_be_added_to_those_of_earlier_calls(tmp_path):
     call = {"train_seconds": 1.1, "programs": 1, "speed": 5.0}
     for _ in range(3):

@@ -17,21 +17,15 @@ from purerl.storage.files import write_json
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .told import Acts, Keeps, kill
-from .tracked import event_scalars, events, expected, mlflow_history
+from .tracked import WARNINGS, event_scalars, events, expected, mlflow_history
 
-# MLflow's own use of SQLAlchemy.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = WARNINGS
 SEEDS = (3, 5)
 UPDATES = 9  # with rows: one of them has training and an evaluation
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for name in LIMITS:
         monkeypatch.delenv(name, raising=False)
 

@@ -5,9 +5,17 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.base import scalars
 
+# MLflow's own use of SQLAlchemy; files that W&B's service leaves to the interpreter.
+WARNINGS = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 COLUMNS = {"train": 7, "evaluation": 3}
 
 

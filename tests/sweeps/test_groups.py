@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.envs.wrappers import Randomised
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
 from purerl.space.axes import expand
@@ -42,6 +41,7 @@ POINTS = [
 RANGES = [{"length": Uniform(low, 0.9)} for low in (0.3, 0.4)]
 OTHERS = [{"length": LogUniform(0.3, 0.9)}, {"gravity": Uniform(9.0, 10.0)}]
 DRAWN = {"env_params": {"length": Uniform(0.1, 0.2)}}
+TEXTS = ["Uniform(0.4,0.6)", "Uniform(0.3,0.5)"]
 LIMITS = [15, Uniform(10, 20), Uniform(15, 20), Uniform(10, 900)]
 
 
@@ -63,6 +63,11 @@ LIMITS = [15, Uniform(10, 20), Uniform(15, 20), Uniform(10, 900)]
         ({"env_params": RANGES}, DRAWN, [(0, 1)]),
         ({"env_params": [*RANGES, *OTHERS]}, DRAWN, [(0, 1), (2,), (3,)]),
         ({"env_params": [*RANGES, *OTHERS]}, {}, [(0, 1), (2,), (3,)]),
+        # A randomised environment and a plain one are two, also beside a range.
+        ({"env_params": [{}, RANGES[0]]}, {}, [(0,), (1,)]),
+        ({"env_params": [None, {**RANGES[0], "gravity": 9.0}]}, DRAWN, [(0,), (1,)]),
+        ({"env_params.length": [0.5, RANGES[0]["length"]]}, DRAWN, [(0,), (1,)]),
+        ({"env_params.length": [0.5, *TEXTS]}, {}, [(0,), (1, 2)]),
         # Evaluations are planned for the time limit that a point has alone.
         (
             {"env_params.max_steps_in_episode": LIMITS},
@@ -114,24 +119,6 @@ def test_a_plan_says_what_the_points_of_each_group_share():
         "all",
         "env_params.length=Uniform",
     ]
-
-
-@pytest.mark.parametrize(
-    "axes",
-    [
-        {"env_params": [{}, {"length": Uniform(0.4, 0.6)}]},
-        {"env_params": [None, {"length": Uniform(0.4, 0.6), "gravity": 9.0}]},
-        {"env_params.length": [0.5, Uniform(0.4, 0.6)]},
-        {"env_params.length": [0.5, "Uniform(0.4,0.6)", "Uniform(0.3,0.5)"]},
-    ],
-)
-def test_a_randomised_environment_and_a_plain_one_are_two_programs(axes):
-    # Also beside a config that is randomised.
-    for config in (tiny_config(), tiny_config(**DRAWN)):
-        plain, drawn = groups_of(axes, config)
-        assert plain.points == (0,) and drawn.points[0] == 1
-        assert not isinstance(plain.bound.env, Randomised)
-        assert isinstance(drawn.bound.env, Randomised)
 
 
 def test_members_are_identified_by_values_and_seed():

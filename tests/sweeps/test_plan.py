@@ -63,8 +63,9 @@ def test_blocks_of_a_chunk(share, limit, seconds, blocks):
     assert plan.blocks_of_chunk(model, 8, share, limit, seconds) == blocks
 
 
-def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
+def test_slow_blocks_are_chunks_of_their_own(tmp_path, monkeypatch):
     """They were an eighth of a worker's work, however long that was."""
+    tiny = tiny_config(total_timesteps=64, num_evaluations=0)
     axes = {"learning_rate": [1e-3 * n for n in range(1, 33)]}
     options = {"seeds": 1, "lanes": 1, "progress": False}
     whole = purerl.sweep(tiny, axes, out=tmp_path / "whole", **options)

@@ -10,6 +10,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
+from purerl.report.sweep_data import read_scores
 from purerl.space.axes import expand
 from purerl.storage import folders
 from purerl.sweeps import store
@@ -105,6 +106,7 @@ def test_members_that_were_never_evaluated_have_their_last_training_row(tmp_path
     }
     result = write_sweep(tmp_path, "num_evaluations", [2, 0], more=[evaluated, {}])
     np.testing.assert_array_equal(result.scores().values[:, 0], [6, 1])
+    assert read_scores(result.dataset).scores.tolist() == [[6], [1]]
 
 
 def test_counts_are_read_exactly(tmp_path):
