@@ -198,6 +198,10 @@ def own(monkeypatch, lax_rank_promotion):
     return brax_envs
 
 
+def test_swimmer_has_the_backend_that_can_move_it():
+    assert envs.make("brax/swimmer").backend == "generalized"
+
+
 @pytest.mark.usefixtures("own")
 def test_an_environment_of_the_users_own_is_found_in_brax():
     env = envs.make("brax/slower", max_steps_in_episode=7)
