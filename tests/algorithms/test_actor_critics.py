@@ -1,6 +1,7 @@
 """TD3 and SAC: one gradient step against the textbook, and tasks with known answers."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
 from purerl.replay import uniform as replay
+from tests import nets
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.helpers import slow_but
 
@@ -158,9 +160,8 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
     critics = descended(learner.params["critics"], grads)
 
     # The first of two steps moves the critics alone.
-    new, td_error, metrics = td3.learn(
-        parts, learner, batch, noise, StepCount(jnp.int32(0))
-    )
+    learn = jax.jit(partial(td3.learn, parts))
+    new, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.int32(0)))
     assert_trees_close(new.params["critics"], critics)
     assert_same(new.params["actor"], learner.params["actor"])
     assert_same(new.target_params, learner.target_params)
@@ -181,7 +182,7 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
 
     loss, grads = jax.value_and_grad(policy_loss)(learner.params["actor"])
     actor = descended(learner.params["actor"], grads)
-    new, _, metrics = td3.learn(parts, learner, batch, noise, StepCount(jnp.int32(1)))
+    new, _, metrics = learn(learner, batch, noise, StepCount(jnp.int32(1)))
     assert_trees_close(new.params, {"actor": actor, "critics": critics})
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     expected = jax.tree.map(
@@ -375,21 +376,18 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
 
 
 def test_a_fixed_temperature_is_the_configs_whatever_came_before():
-    config = purerl.SACConfig(**{**CONTINUOUS_PROBE, "total_timesteps": 2_000})
+    short = {"total_timesteps": 2_000, "num_evaluations": 0}
+    config = purerl.SACConfig(**{**CONTINUOUS_PROBE, **short})
     learned = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    fixed = config.replace(learn_temperature=False, temperature_init=0.05)
-    train = jax.jit(purerl.make_train(fixed))
-
-    def temperatures(*given):
-        return train(jax.random.key(1), *given).metrics["temperature"][-1]
-
-    fresh = purerl.networks_of(learned.state)
     assert learned.metrics["temperature"][-1] > 0.2
-    np.testing.assert_allclose(temperatures(None, fresh), 0.05, rtol=1e-6)
-    np.testing.assert_allclose(temperatures(None), 0.05, rtol=1e-6)
+    fixed = config.replace(learn_temperature=False)
+    train = jax.jit(jax.vmap(purerl.make_train(fixed), (None, 0, None)))
     # So it may be searched, and moved, within a run.
-    moved = {"temperature_init": jnp.float32(0.2)}
-    np.testing.assert_allclose(temperatures(moved, fresh), 0.2, rtol=1e-6)
+    searched = {"temperature_init": jnp.array([0.05, 0.2])}
+    found = train(jax.random.key(1), searched, purerl.networks_of(learned.state))
+    np.testing.assert_allclose(
+        found.metrics["temperature"][:, -1], [0.05, 0.2], rtol=1e-6
+    )
     moving = fixed.replace(temperature_init=purerl.schedules.Linear(1.0, 0.0))
     course = jax.jit(purerl.make_train(moving))(jax.random.key(1)).metrics
     shares = np.arange(len(course["temperature"])) / len(course["temperature"])
@@ -402,31 +400,19 @@ def test_a_fixed_temperature_is_the_configs_whatever_came_before():
 # Configs.
 
 
-@dataclasses.dataclass(unsafe_hash=True)
-class Pictures(ContinuousProbe):
-    def observation_space(self, params=None):
-        return spaces.Box(0.0, 1.0, (4, 4, 3))
-
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        return jnp.broadcast_to(obs, (4, 4, 3)), state
-
-    def step_env(self, key, state, action, params):
-        obs, *others = super().step_env(key, state, action, params)
-        return jnp.broadcast_to(obs, (4, 4, 3)), *others
-
-
 @pytest.mark.parametrize("config", [TD3, SAC], ids=["td3", "sac"])
 def test_pictures_are_made_features_before_they_stand_beside_the_action(config):
-    config = config.replace(env=Pictures(), hidden_sizes=(6,), critic_hidden_sizes=(5,))
+    sizes = {"hidden_sizes": (6,), "critic_hidden_sizes": (5,)}
+    config = config.replace(env=nets.CONTINUOUS_PICTURES, **sizes)
     algorithm = purerl.make_algorithm(config)
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     shapes = jax.tree.map(lambda x: x.shape, state.params)
-    # A convolution leaves 2x2 pixels of 16 channels.
-    assert shapes["actor"]["params"]["torso"]["MLP_0"]["Dense_0"]["kernel"] == (64, 6)
+    # A convolution leaves 34x34 pixels of 16 channels.
+    first = shapes["actor"]["params"]["torso"]["MLP_0"]["Dense_0"]
+    assert first["kernel"] == (34 * 34 * 16, 6)
     critics = shapes["critics"]["params"]
     for index in range(2):
-        assert critics[f"CNN_{index}"]["Conv_0"]["kernel"] == (3, 3, 3, 16)
+        assert critics[f"CNN_{index}"]["Conv_0"]["kernel"] == (3, 3, 2, 16)
         # Six features and an action of one number, then five units.
         layers = critics[f"ActionCritic_{index}"]["MLP_0"]
         assert layers["Dense_0"]["kernel"] == (7, 5)

@@ -17,10 +17,11 @@ from purerl.algorithms import action_values, ensembles, off_policy, sac, td3
 from purerl.algorithms.off_policy import Batch
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
-from purerl.losses import HuberError, SquaredError, quantile
+from purerl.losses import SquaredError
 from purerl.replay import uniform as replay
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.algorithms.test_actor_critics import make
+from tests.helpers import slow_but
 
 N = 4
 SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
@@ -173,28 +174,6 @@ def test_all_of_two_critics_are_the_algorithm_itself(config):
 # TQC.
 
 
-def test_the_largest_of_all_quantiles_together_are_dropped():
-    quantiles = jnp.array([[[9.0, 1.0, 5.0]], [[3.0, 10.0, 2.0]]])  # [E=2, N=1, Q=3]
-    kept = quantile.truncated(quantiles, 1)
-    # Two of six: 10 and 9, whichever critic they come from.
-    np.testing.assert_array_equal(kept, [[1.0], [2.0], [3.0], [5.0]])
-    np.testing.assert_array_equal(
-        quantile.truncated(quantiles, 0)[:, 0], [1, 2, 3, 5, 9, 10]
-    )
-
-
-def test_the_loss_of_quantiles_in_numbers():
-    # Levels 1/4 and 3/4. Against 2: 0 is too small by 2, Huber 1.5, costs 1/4 of it;
-    # 3 is too large by 1, Huber 0.5, costs 1 - 3/4 of it. Against -0.5: 1/8 * 3/4 and
-    # 3 * 1/4.
-    found = quantile.regression(
-        HuberError(), jnp.array([[0.0, 3.0]]), jnp.array([[2.0], [-0.5]])
-    )
-    first = (0.25 * 1.5 + 0.75 * 0.125) / 2
-    second = (0.25 * 0.5 + 0.25 * 3.0) / 2
-    np.testing.assert_allclose(found, [(first + second) / 2], rtol=1e-6)
-
-
 def test_the_target_of_tqc_is_the_textbooks():
     parts, learner = make(sac, SAC.replace(**TQC))
     batch, noise = make_batch(), 0.7 * jax.random.normal(jax.random.key(3), (N, 1))
@@ -275,7 +254,7 @@ def test_a_step_of_categorical_critics_is_that_of_their_means(changes):
     np.testing.assert_allclose(climbed, means(logits).min(0), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("std", [0.0, 0.75])
+@pytest.mark.parametrize("std", slow_but([0.0, 0.75], 0.75))
 def test_a_categorical_critic_learns_the_value_of_its_actions(std):
     atoms = {"num_atoms": 41, "value_min": -12.0, "value_max": 2.0, "target_std": std}
     config = purerl.TD3Config(**CONTINUOUS_PROBE, **atoms)
@@ -336,22 +315,6 @@ def test_priorities_are_the_mean_absolute_errors_of_the_critics():
     assert 1 <= learned.sum() <= N
     np.testing.assert_allclose(found[learned], expected[learned], rtol=1e-3)
     assert after.priorities.largest == max(1.0, found.max())
-
-
-def test_importance_weights_weigh_the_critics_loss():
-    config = SAC.replace(prioritised=True)
-    parts, learner = make(sac, config)
-    batch, noise = make_batch(), jnp.zeros((2, N, 1))
-    target = sac.td_target(parts, learner, batch, noise[0])
-    values = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
-    learn = jax.jit(partial(sac.learn, parts))
-    _, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.uint32(0)))
-    squared = sum(0.5 * (np.asarray(one) - target) ** 2 for one in values)
-    np.testing.assert_allclose(
-        metrics["value_loss"], (batch.weight * squared).mean(), rtol=1e-4
-    )
-    absolute = sum(np.abs(np.asarray(one) - target) for one in values) / 2
-    np.testing.assert_allclose(td_error, absolute, rtol=1e-4)
 
 
 # Normalised observations.

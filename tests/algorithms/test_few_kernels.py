@@ -150,13 +150,6 @@ def test_what_fills_up_a_pair_stays_zero(name):
         assert (before != after).any()
 
 
-def test_a_pair_holds_what_it_was_made_of_to_the_last_bit():
-    for config in (small(), small(env="Pendulum-v1", hidden_sizes=(3,))):
-        parts, state, *_ = case(config)
-        pair = paired.join(parts.actor, state.params)
-        assert_same_bits(paired.split(pair, state.params), state.params)
-
-
 def test_a_head_that_knows_no_columns_gets_the_whole():
     parts, state, batch, _ = case(small())
     pair, inputs = paired.join(parts.actor, state.params), paired.with_ones(batch.obs)
@@ -212,26 +205,6 @@ def test_a_softmax_by_columns_is_that_of_the_whole():
         atol=1e-6,
     )
     assert "reduce" not in str(jax.make_jaxpr(by_columns)(logits))
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_a_product_by_columns_is_a_product(outputs):
-    keys = jax.random.split(jax.random.key(0), 3)
-    x, kernel = (
-        jax.random.normal(key, shape)
-        for key, shape in zip(keys, [(2, 5, 4), (2, 4, outputs)], strict=False)
-    )
-    weight = jax.random.normal(keys[2], (2, 5, outputs))
-
-    def by_columns(x, kernel):
-        return (weight * jnp.stack(columns.product(x, kernel), -1)).sum()
-
-    def known(x, kernel):
-        return (weight * (x @ kernel)).sum()
-
-    found = jax.value_and_grad(by_columns, argnums=(0, 1))(x, kernel)
-    expected = jax.value_and_grad(known, argnums=(0, 1))(x, kernel)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), found, expected)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])

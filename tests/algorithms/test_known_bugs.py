@@ -107,14 +107,6 @@ def test_deterministic_acting_during_training():
     assert len(np.unique(still)) == 1
     np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
     assert abs(float((actions - still).mean())) < 0.01
-    # Or every environment has a noise of its own, from the smallest to the largest.
-    config = CONFIG.replace(exploration_noise=0.01, exploration_noise_max=0.05)
-    spread = make_hooks(config).explore(
-        learner, features, (), jnp.ones_like(noise), jnp.zeros(2000)
-    )
-    np.testing.assert_allclose(
-        (spread[0] - still)[:, 0], np.linspace(0.01, 0.05, 2000), atol=1e-6
-    )
 
 
 @pytest.mark.parametrize("num_envs", slow_but([1, 3, 4], 3))
@@ -156,16 +148,6 @@ def test_policy_steps_are_counted_over_all_updates():
         found.append(int(off_policy._counts(hooks, before, end)["policy_steps"]))
     each = config.gradient_steps_per_round
     assert each == 1 and found == [1, 2, 1, 2]
-
-
-def test_priorities_become_those_of_the_errors():
-    """Of 60 items some 50 gradient steps of 16 draws leave hardly one as it came."""
-    algorithm = purerl.make_algorithm(CONFIG.replace(prioritised=True))
-    state, metrics = jax.jit(algorithm.step)(algorithm.init(jax.random.key(0)))
-    kept = max(map(np.asarray, jax.tree.leaves(state.priorities)), key=np.size)
-    known = kept.reshape(-1)[kept.reshape(-1) > 0]
-    assert metrics["env_steps"] == len(known) == 60
-    assert len(np.unique(known)) > 40
 
 
 class Locked(CartPole):

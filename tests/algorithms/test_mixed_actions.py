@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.config import ConfigError
 from tests import boxes
 from tests.helpers import slow_but
 
@@ -46,9 +45,3 @@ def test_ppo_learns_every_part_of_an_action():
 def test_the_contract_holds_with_actions_of_several_parts(name):
     short = CONFIGS[name](num_envs=4, num_steps=8, total_timesteps=3 * 32, **SHORT)
     purerl.check(short)
-
-
-def test_an_actor_of_ones_own_returns_the_numbers_of_all_parts():
-    words = "a pair of 6 logits and means, and 6 log standard deviations"
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(purerl.PPOConfig(actor=boxes.Echo(), env=boxes.MIXED))

@@ -1,6 +1,5 @@
 """MPO: one gradient step against the textbook, known bugs, and tasks with answers."""
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -13,12 +12,11 @@ from scipy import optimize
 import purerl
 from purerl.algorithms import actor_critic, mpo
 from purerl.algorithms.off_policy import Batch, Learner
-from purerl.envs import spaces
-from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses.mpo import Bounds, fit_loss
 from purerl.networks.distributions import _distrax
 from purerl.replay import uniform as replay
+from tests.algorithms.test_actor_critics import TwoActions
 
 # Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.
 PROBE = purerl.MPOConfig(
@@ -43,15 +41,6 @@ PROBE = purerl.MPOConfig(
     eval_episodes=8,
     eval_max_steps=3,
 )
-
-
-@dataclasses.dataclass(unsafe_hash=True)
-class TwoActions(ContinuousProbe):
-    """The probe with a second action that counts for nothing."""
-
-    def action_space(self, params=None):
-        params = self.default_params if params is None else params
-        return spaces.Box(params.low, params.high, (2,))
 
 
 @pytest.fixture(scope="module", params=["exact", "gradient"])
@@ -257,9 +246,10 @@ def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
 # Acting.
 
 
-@pytest.fixture(scope="module")
-def acted():
-    """A short run that has only just started to learn, its buffer and its state."""
+@pytest.mark.slow
+def test_deterministic_acting_during_training():
+    # The known bug: after the warm-up the deterministic action was taken. A policy of
+    # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
     config = SMALL.replace(
         num_envs=3,
         rounds_per_update=20,
@@ -269,14 +259,6 @@ def acted():
         num_evaluations=0,
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    return config, result
-
-
-@pytest.mark.slow
-def test_deterministic_acting_during_training(acted):
-    # The known bug: after the warm-up the deterministic action was taken. A policy of
-    # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
-    config, result = acted
     buffer = replay.in_order(result.state.buffer)
     after = np.asarray(buffer.action)[config.learning_starts :]
     assert len(np.unique(after)) == after.size
@@ -309,6 +291,3 @@ def test_sampled_actions_have_the_policys_quantiles(start):
         np.testing.assert_allclose(
             (actions < bound).mean(0), np.full(ACTIONS, share), atol=0.015
         )
-
-
-# Configs.

@@ -9,7 +9,7 @@ import purerl
 from purerl import networks
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
-from purerl.networks.heads import NOISE, scaled_noise
+from purerl.networks.heads import NOISE
 from tests.algorithms.test_dqn import make_batch
 
 SIZES = (3, 2)  # inputs and outputs
@@ -67,13 +67,6 @@ def test_mean_and_covariance_of_the_outputs_have_a_closed_form(layer):
     assert abs(across) < 0.05 * np.sqrt(own[0, 0] * own[0, 1])
 
 
-def test_scaled_noise_is_the_signed_root():
-    key = jax.random.key(0)
-    noise = jax.random.normal(key, (50,))
-    got = scaled_noise(key, 50)
-    np.testing.assert_allclose(got * np.abs(got), noise, rtol=1e-5)
-
-
 CONFIG = purerl.DQNConfig(hidden_sizes=(8,), noisy=True, noisy_sigma=3.0)
 
 
@@ -118,7 +111,7 @@ def test_evaluation_is_by_the_means(agent):
 
 def test_a_gradient_step_draws_noise_for_each_of_its_networks(agent):
     parts, state, (_, learner, _) = agent
-    restore, batch = (lambda flat: unflatten(state, flat)), make_batch()
+    restore, batch = dqn.optimiser.flatten(state.params)[1], make_batch()
     draws = dqn.draw(parts, jax.random.key(5), len(batch.reward))
     keys = jax.random.key_data(jnp.stack(draws[1:]))
     assert len(np.unique(keys, axis=0)) == 3
@@ -138,7 +131,3 @@ def test_a_gradient_step_draws_noise_for_each_of_its_networks(agent):
     np.testing.assert_allclose(td_error, target - taken, rtol=1e-4, atol=1e-4)
     other, _ = dqn.loss(parts, restore, learner.params, batch, target)
     assert abs(float(total) - float(other)) > 1e-3
-
-
-def unflatten(state, flat):
-    return dqn.optimiser.flatten(state.params)[1](flat)

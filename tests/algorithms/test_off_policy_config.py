@@ -8,6 +8,7 @@ import pytest
 import purerl
 from purerl import SACConfig, TD3Config
 from purerl.runner.run import run
+from tests.helpers import slow_but
 
 SMALL = {
     "env": "Pendulum-v1",
@@ -72,7 +73,8 @@ def test_the_dependent_steps_of_an_update_are_those_of_acting_and_of_learning():
 
 
 @pytest.mark.parametrize(
-    "config", [purerl.DQNConfig, purerl.SACConfig, purerl.MPOConfig]
+    "config",
+    slow_but([purerl.DQNConfig, purerl.SACConfig, purerl.MPOConfig], purerl.SACConfig),
 )
 def test_targets_stand_still_until_they_are_due(config):
     small = config(

@@ -46,10 +46,6 @@ def test_passes_end_after_the_first_that_goes_too_far():
     assert metrics["approx_kl"] < all_of_them["approx_kl"]
     assert metrics["approx_kl_last"] == pytest.approx(float(metrics["approx_kl"]))
     assert distance(start, free) > 1.5 * distance(start, held) > 0
-    # A limit that nothing reaches is none.
-    _, loose, counted = updated(config.replace(target_kl=1e9))
-    assert counted["passes"] == 3
-    close(loose.params, free.params)
 
 
 def descend(limit, num_epochs=6):
@@ -118,10 +114,6 @@ def test_advantages_may_be_standardised_over_the_whole_batch():
     np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
     np.testing.assert_allclose(found.std(), 1.0, rtol=1e-5)
     np.testing.assert_allclose(found, (given - given.mean()) / given.std(), rtol=1e-3)
-    # With one minibatch it is the same thing.
-    single = PPO.replace(num_minibatches=1)
-    whole = single.replace(normalize_whole_batch=True)
-    close(updated(whole)[1].params, updated(single)[1].params)
 
 
 @pytest.mark.slow(optimised=False)

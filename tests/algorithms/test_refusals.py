@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import pytest
 
 import purerl
-from purerl import optimisers
+from purerl import optimisers, rules
 from purerl.algorithms import sac
 from purerl.config import ConfigError
 from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
 from purerl.losses import HuberError
+from purerl.randomisation import Uniform
 from tests import boxes, nets
 
 LEARNED = optimisers.LearnedOptimiser.make(3)
@@ -76,6 +77,16 @@ TD3 = purerl.TD3Config(env="probe/continuous")
 RSAC = SAC.replace(
     memory=nets.Leaky(4), sequence_length=6, burn_in=4, n_step=3, batch_size=42
 )
+PLR = purerl.PLRConfig(
+    num_envs=4,
+    num_steps=12,
+    num_minibatches=2,
+    buffer_size=12,
+    total_timesteps=384,
+    env_params={"max_steps_in_episode": 10},
+)
+DISCO = purerl.DiscoConfig(env="Catch-bsuite", num_envs=2, num_steps=5)
+BANDIT = purerl.BanditConfig()
 OWN = {"critic": nets.Policy(2)}
 SIMBA = {"torso": "simba", "hidden_sizes": (8, 8)}
 CROSSQ = SAC.replace(crossq=True)
@@ -191,6 +202,34 @@ REFUSED = [
     *(
         (config, {"env": boxes.MIXED}, "needs bounded actions of one box, .*PPOConfig")
         for config in (SAC, TD3, purerl.MPOConfig())
+    ),
+    (
+        purerl.PPOConfig(),
+        {"actor": boxes.Echo(), "env": boxes.MIXED},
+        "a pair of 6 logits and means, and 6 log standard deviations",
+    ),
+    # Levels, rules and arms.
+    (PLR, {"total_timesteps": 48}, "0 levels are played before the last"),
+    (PLR, {"buffer_size": 57}, "28 levels are played before .* of the 29 "),
+    *(
+        (PLR, {"env_wrappers": wrappers}, "needs RandomLevels as the last of env_wrap")
+        for wrappers in ((), ("RandomLevels", "FrameStack(2)"))
+    ),
+    (PLR, {"env": "CartPole-v1"}, "has no levels"),
+    (PLR, {"env_params": {"max_steps_in_episode": Uniform(8, 9)}}, "in env_params"),
+    (PLR, {"reset_scheme": "pool"}, "reset_scheme must be fresh, got 'pool'"),
+    (PLR, {"normalize_rewards": True}, "score='max_monte_carlo' compares returns"),
+    (DISCO, PENDULUM, "needs discrete actions"),
+    (DISCO, {"env": boxes.MASKED}, "which actions are valid"),
+    (DISCO, {"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
+    (DISCO, {"rule": rules.DiscoRule()}, "rule must have weights"),
+    (DISCO, {"rule": rules.LPGRule.make(2, 2, 2)}, r"instance of .* with init\(\)"),
+    (BANDIT, {"num_envs": 2}, "num_envs must be 1 for BanditConfig, got 2.*vmap"),
+    (BANDIT, {"env": "GridWorld-v0"}, r"state, Discrete\(1\), got Discrete\(96\)"),
+    (
+        BANDIT,
+        {"method": "gradient", "step_size": "sample_average"},
+        "step_size must be 'constant' with method='gradient'",
     ),
     # Keys and masks of observations.
     *(

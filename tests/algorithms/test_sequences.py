@@ -207,17 +207,6 @@ def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
     np.testing.assert_array_equal(exists, np.tile([False, True, True], (ENVS, 1)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, APART], ids=["one memory", "two memories"])
-def test_it_trains_with_sequences_and_burn_in(changes):
-    config = CONFIG.replace(
-        sequence_length=4, burn_in=2, num_minibatches=6, num_evaluations=0, memory="gru"
-    ).replace(**changes)
-    assert config.samples_per_update == 12
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    assert np.isfinite(result.metrics["value_loss"]).all()
-
-
 def test_a_gradient_step_is_as_deep_as_its_sequence():
     """What evaluations may cost follows from it."""
     cut = CONFIG.replace(sequence_length=4, burn_in=2, num_epochs=3, num_minibatches=2)

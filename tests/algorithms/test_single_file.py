@@ -1,7 +1,6 @@
 """PPO beside `examples/single_file_ppo.py`, which is written without this library."""
 
 import importlib.util
-import itertools
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.learning.returns import gae
 
 FILE = Path(__file__).parents[2] / "examples" / "single_file_ppo.py"
 UPDATES = 6
@@ -95,36 +93,6 @@ def test_both_have_the_same_parameters(trained):
         jax.tree.map(
             partial(np.testing.assert_allclose, **CLOSE), theirs.params, expected
         )
-
-
-def test_both_estimate_the_same_advantages(twin, trained):
-    config = twin.Config(time_limit=TIME_LIMIT)
-    estimate = jax.jit(partial(estimates, twin, config))
-    ends = []
-    for before, after in itertools.pairwise(trained):
-        rollout, advantage, values = estimate(before[2])
-        expected = gae(
-            rollout.reward,
-            *values,
-            rollout.terminated,
-            rollout.truncated & ~rollout.terminated,
-            gamma=config.gamma,
-            gae_lambda=config.gae_lambda,
-        )
-        np.testing.assert_allclose(advantage, expected, rtol=1e-5, atol=1e-5)
-        ends.append((rollout.terminated.any(), rollout.truncated.any()))
-        share = 1 - advantage.var() / (advantage + values[0]).var()
-        np.testing.assert_allclose(share, after[1]["explained_variance"], **CLOSE)
-    assert np.any(ends, axis=0).all()
-
-
-def estimates(twin, config, state):
-    """The next rollout, its advantages, and its values before and after each step."""
-    key_act, key_env = twin.derive_keys(state.key, 8 * state.update, 2)
-    _, rollout = twin.collect(config, state, key_act, key_env)
-    both = rollout.obs, rollout.last_obs
-    values = [twin.values_of(state.params, obs) for obs in both]
-    return rollout, twin.gae(config, rollout, *values), values
 
 
 def test_it_learns(twin, capsys):

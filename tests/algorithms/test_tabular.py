@@ -107,22 +107,6 @@ def build(config):
     return tabular.build(with_params(config, env), env)
 
 
-def step_once(method, **changes):
-    """State after one update of one step, and its parts, in the grid of three."""
-    config = TabularConfig(
-        method=method,
-        num_steps=1,
-        total_timesteps=10,
-        env_kwargs=GRID,
-        num_evaluations=0,
-        **changes,
-    )
-    parts = tabular.build(config, resolve_env(config))
-    state = tabular.init(parts, jax.random.key(0))
-    after, metrics = jax.jit(step_of(parts))(state)
-    return parts, state, after, metrics
-
-
 def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
     # From the start (cell 8) up to cell 5; the limit of one step cuts the episode, and
     # the reset is back at cell 8. Cell 5 is worth 7, cell 8 is worth 100.
@@ -142,8 +126,9 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
 
 
 def test_sarsa_takes_the_action_that_its_target_was_made_of():
-    parts, _, state, _ = step_once("sarsa", epsilon=1.0)
-    step = jax.jit(step_of(parts))
+    config = TabularConfig(method="sarsa", num_steps=1, env_kwargs=GRID, epsilon=1.0)
+    parts = build(config)
+    step, state = jax.jit(step_of(parts)), tabular.init(parts, jax.random.key(0))
     taken = []
     for _ in range(30):
         planned, visits = int(state.next_action[0]), state.visits

@@ -24,10 +24,6 @@ def small(**fields):
     return purerl.VPGConfig(**{**defaults, **fields})
 
 
-def bound(config):
-    return agent_of(config)
-
-
 def batch_of(obs, action, advantage, target=None):
     zeros = jnp.zeros(len(advantage))
     return vpg.Batch(
@@ -45,7 +41,7 @@ def batch_of(obs, action, advantage, target=None):
 
 def bandit(logits, **fields):
     """A policy that ignores its input: zero weights, and the logits as last biases."""
-    parts = bound(small(**fields))
+    parts = agent_of(small(**fields))
     algorithm = purerl.make_algorithm(parts.config)
     params = jax.eval_shape(algorithm.init, jax.random.key(0)).params["actor"]
     params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
@@ -90,12 +86,9 @@ def test_the_gradient_of_a_gaussian_is_the_closed_form():
     # d log N(a; m, s) / dm = (a - m) / s^2 and / d log s = ((a - m) / s)^2 - 1, at
     # m = 0 and s = exp(-1/2), the initial one: s^2 = 1/e.
     config = small(env="probe/continuous")
-    parts = bound(config)
-    shapes = jax.eval_shape(
-        purerl.make_algorithm(config).init, jax.random.key(0)
-    ).params["actor"]
-    actor = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
+    parts = agent_of(config)
     started = purerl.make_algorithm(config).init(jax.random.key(0)).params["actor"]
+    actor = jax.tree.map(jnp.zeros_like, started)
     actor["params"]["log_std"] = started["params"]["log_std"]
     action, weight = np.array([0.5, -1.0]), np.array([1.0, 3.0])
     batch = batch_of(np.zeros((2, 1)), action[:, None], weight)
@@ -132,7 +125,7 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     # last kernel's, which is h (b - mean G) with h = tanh(0) = 0.
     iterations, rate = 7, 0.1
     config = small(critic_iterations=iterations, critic_learning_rate=rate)
-    parts = bound(config)
+    parts = agent_of(config)
     algorithm = purerl.make_algorithm(config)
     state = algorithm.init(jax.random.key(0))
     critic = jax.tree.map(jnp.zeros_like, state.params["critic"])
@@ -178,7 +171,7 @@ def rollout():
 def judged(rollout, **fields):
     """A rollout's batch, and the critic's values `V(s_t)`, `V(s'_t)` of it."""
     config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
-    parts = bound(config)
+    parts = agent_of(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
     batch = samples_of(vpg, parts, state, rollout)
     values = (
@@ -194,14 +187,6 @@ def by_hand(next_value):
     #   R_1 = 2                terminated; nothing of R_2
     #   R_0 = 1 + R_1/2 = 2
     return np.array([2.0, 2.0, 4 + next_value[2] / 2, 8 + next_value[3] / 2])
-
-
-@pytest.mark.slow
-def test_plain_rewards_to_go_end_with_their_path(rollout):
-    batch, _, next_value = judged(rollout, advantage="rewards_to_go", baseline=False)
-    np.testing.assert_allclose(batch.advantage, by_hand(next_value), rtol=1e-6)
-    np.testing.assert_allclose(batch.target, by_hand(next_value), rtol=1e-6)
-    assert np.abs(next_value).min() > 1e-3  # V beyond the cuts does count
 
 
 def test_a_baseline_is_subtracted_from_the_weights_not_from_the_targets(rollout):
@@ -222,7 +207,7 @@ def test_gae_weighs_actions_and_rewards_to_go_are_the_targets(rollout):
 
 def test_advantages_are_standardised_over_the_whole_batch(rollout):
     config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
-    parts = bound(config)
+    parts = agent_of(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
     batch = samples_of(vpg, parts, state, rollout)
     target = np.asarray(batch.target)  # not standardised

@@ -12,12 +12,10 @@ import purerl
 from purerl import optimisers
 from purerl.acting.environment import resolve_env
 from purerl.acting.rollout import Transition
-from purerl.config import ConfigError
 from purerl.contrib.disco import algorithm as disco
 from purerl.contrib.disco import learner as disco_learner
 from purerl.learning import optimiser
 from purerl.rules import DiscoRule
-from tests import boxes
 from tests.contrib import disco_case as known
 
 TINY = {
@@ -118,9 +116,6 @@ def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors, referenc
     assert min(np.abs(x).max() for x in jax.tree.leaves(expected)) > 1e-3
 
 
-# The network.
-
-
 # The update.
 
 
@@ -206,19 +201,6 @@ def test_a_step_is_clipped_number_by_number(from_authors):
     )
     assert (np.abs(free) > 0.01).any() and (np.abs(free) < 0.01).any()
     np.testing.assert_allclose(clipped, np.clip(free, -0.01, 0.01), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"env": "Pendulum-v1", "env_kwargs": {}}, "needs discrete actions"),
-        ({"env": boxes.MASKED, "env_kwargs": {}}, "which actions are valid"),
-        ({"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_in_a_sentence(changes, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(tiny(**changes))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import purerl
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.contrib.disco import rules as disco_rules
-from purerl.rules import DiscoRule, LPGRule
+from purerl.rules import DiscoRule
 from tests.contrib import disco_case as known
 from tests.helpers import assert_same_bits
 
@@ -86,16 +86,3 @@ def test_another_file_in_the_place_of_the_first_is_refused(tmp_path):
     np.savez(path, **known.published(seed=1))
     with pytest.raises(ConfigError, match="holds others: its SHA-256 is not"):
         purerl.make_train(config)
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (DiscoRule(), "rule must have weights"),
-        (LPGRule.make(2, 2, 2), r"must be an instance of .* with init\(\)"),
-    ],
-    ids=["empty", "of LPG"],
-)
-def test_what_is_no_rule_is_refused_in_a_sentence(rule, words):
-    with pytest.raises(ConfigError, match=words):
-        purerl.make_train(purerl.DiscoConfig(rule=rule))

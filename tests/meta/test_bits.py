@@ -136,6 +136,8 @@ def test_members_are_plain_training_with_their_overrides(whole):
         ({"strategy": "open-es(sigma=0.4)"}, "strategy is"),
         ({"lanes": 2}, "lanes is 4 there and 2 here"),
         ({"evolved": "learning_rate"}, "evolve is"),
+        # The vector's numbers would belong to other fields.
+        ({"evolved": "learning_rate,policy_loss"}, "order of evolve is"),
     ],
 )
 def test_other_settings_are_refused_with_the_difference(folder, changes, words):

@@ -58,19 +58,6 @@ def test_the_command_is_the_function_and_writes_what_it_promises(folder, whole):
     assert summary["agents"] == 24 and summary["env_steps"] == 24 * 640
 
 
-@pytest.mark.slow(optimised=False)
-def test_the_same_command_goes_on_with_more_generations(folder, whole, capsys):
-    words = [*EVOLVE, *TINY, "--generations", "3", "--out", str(folder)]
-    assert main(words) == 0
-    before = (folder / "summary.json").read_text()
-    assert json.loads(before)["train_seconds"] > 0
-    assert main(words) == 0  # It had finished: the times stay.
-    assert json.loads((folder / "summary.json").read_text()) == json.loads(before)
-    result = purerl.load_evolution(folder)
-    assert result.history["fitness"].tolist() == whole.history["fitness"].tolist()
-    assert "finished: 3 of 3 generations" in capsys.readouterr().out
-
-
 def test_every_preset_is_here():
     assert set(presets.preset_names()) == set(PUBLISHED)
 

@@ -6,14 +6,12 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
-from purerl.execution.cohort import make_cohort
-from purerl.execution.programs import crossed
 from purerl.meta import training as runs
 from purerl.report.page import page_of
 from purerl.storage import folders
-from tests.helpers import assert_same_bits, tiny_config, trained
+from tests.helpers import assert_same_bits, tiny_config
 
-from .conftest import LANES, SEGMENT, evolve, outcome
+from .conftest import evolve, outcome
 
 
 def toy(**changes):
@@ -30,15 +28,6 @@ def toy(**changes):
 def evolve_toy(config=None, **changes):
     config = toy() if config is None else config
     return evolve(config, "learning_rate", **{"population": 8, **changes})
-
-
-@pytest.mark.slow
-def test_runs_are_common_within_a_generation_and_fresh_between():
-    # So small a sigma that every member is the same in float32.
-    result = evolve_toy(strategy="open-es(sigma=1e-12)", generations=3)
-    fitness = result.history["fitness"]
-    np.testing.assert_array_equal(fitness, np.broadcast_to(fitness[:, :1], (3, 8)))
-    assert len(set(fitness[:, 0])) == 3
 
 
 def test_keys_of_rollouts_generations_and_strategy_never_meet():
@@ -80,23 +69,6 @@ def test_members_that_diverge_are_counted_and_rank_worst():
     assert np.isfinite(result.best_fitness)
 
 
-@pytest.mark.slow
-def test_evaluation_is_that_of_the_trained_policy():
-    """Fitness is the mean of the episodes after the last update, as training has it."""
-    result = evolve_toy(fitness="evaluation", generations=1, population=2)
-    optimiser, key = result._optimiser, jax.random.key(3)
-    ask, _ = runs.strategy_keys(key, 0)
-    _, overrides, _ = optimiser.ask(ask, optimiser.init(key))
-    members = crossed(runs.rollout_keys(key, 0, 2), overrides, np.arange(4))
-    bound = purerl.train.bind(toy(num_evaluations=1))
-    segments = []
-    trained(make_cohort(bound, members, LANES, SEGMENT), segments.append)
-    expected = (
-        segments[-1].evaluation["episode_return"][:, 0].mean(-1).reshape(2, 2).mean(1)
-    )
-    np.testing.assert_array_equal(result.history["fitness"][0], expected)
-
-
 def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch):
     def fail_in_the_second(fitness):
         if len(fitness) == 2:
@@ -134,14 +106,6 @@ def test_costs_are_those_of_all_generations(tmp_path):
     assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
     page = page_of(again, tmp_path / "page.html").read_text()
     assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
-
-
-def test_names_in_another_order_are_another_evolution(tmp_path):
-    """The vector's numbers would belong to other fields."""
-    evolve(out=tmp_path, evolved="learning_rate,entropy_coef", generations=1)
-    with pytest.raises(purerl.ConfigError, match="order of evolve is") as error:
-        evolve(out=tmp_path, evolved="entropy_coef,learning_rate", generations=1)
-    assert "['learning_rate', 'entropy_coef'] there" in str(error.value)
 
 
 @pytest.mark.slow

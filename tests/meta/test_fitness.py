@@ -11,7 +11,6 @@ from purerl.meta.fitness import (
     Accumulator,
     OwnFitness,
     check_progress,
-    hold,
     measured_anchors,
     member_scores,
     read_baselines,
@@ -43,27 +42,6 @@ def worth(kind, episodes, returns, cut):
         part = slice(first, first + cut)
         total.add(segment(first, episodes[:, part], returns[:, part]))
     return total.result()
-
-
-def test_a_curve_is_held_where_no_episode_ended():
-    values = np.array([[NAN, 3.0, NAN, 5.0, NAN], [NAN] * 5, [1.0, 2, 3, 4, 5]])
-    known = np.isfinite(values)
-    found = hold(values, known, np.array([0.0, 7.0, 9.0]))
-    np.testing.assert_array_equal(
-        found, [[0, 3, 3, 5, 5], [7, 7, 7, 7, 7], [1, 2, 3, 4, 5]]
-    )
-
-
-@pytest.mark.parametrize("cut", [6, 1, 4])
-def test_a_curve_does_not_depend_on_its_segments(cut):
-    episodes = np.array([[0, 0, 1, 0, 2, 0], [0] * 6, [1] * 6])
-    returns = np.array([[NAN, NAN, 4, NAN, 8, NAN], [NAN] * 6, [1, 2, 3, 4, 5, 6]])
-    total = Accumulator("training_curve", 3, 6)
-    for first in range(0, 6, cut):
-        part = slice(first, first + cut)
-        total.add(segment(first, episodes[:, part], returns[:, part]))
-    expected = [[4, 4, 4, 4, 8, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
-    np.testing.assert_array_equal(total.curve, expected)
 
 
 def test_the_evaluations_of_a_segment_are_those_after_its_updates():
@@ -165,12 +143,6 @@ def test_a_run_with_a_number_that_is_not_finite_has_failed(kind, worth):
     total.add(broken)
     total.add(last)
     np.testing.assert_array_equal(total.result(), [worth, NAN, NAN])
-
-
-def test_a_run_without_episodes_is_worth_nothing_but_has_not_failed():
-    total = Accumulator("training_curve", 1, 2)
-    total.add(segment(0, [[0, 0]], [[NAN, NAN]]))
-    np.testing.assert_array_equal(total.result(), [0.0])
 
 
 def test_members_are_the_mean_over_normalised_environments():

@@ -129,7 +129,6 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
     ("changes", "words"),
     [
         ({"population": 1}, "population must be at least 2"),
-        ({"rollouts": 0}, "rollouts must be a positive whole number"),
         ({"fitness": "return"}, "fitness must be one of training_curve"),
         ({"population": 5}, "refuses population=5"),
         ({"environments": [{"nume_envs": 3}]}, "nume_envs"),

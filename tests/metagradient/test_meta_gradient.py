@@ -12,14 +12,9 @@ import purerl
 from purerl import losses, schedules
 from purerl.accelerator.kernels import traced_for
 from purerl.acting import rollout
-from purerl.algorithms import ALGORITHMS, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
-from purerl.keys import update_keys
 from purerl.optimisers import SGD, Adam, AdamW, RAdam
 from purerl.optimisers.first_order import differentiable
-from purerl.rules import LPGRule
-from purerl.train import bind
-from tests.algorithms.agents import samples_of
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
 from tests.metagradient.configs import EACH, PPO, VPG
@@ -74,39 +69,6 @@ def test_a_step_size_is_worth_the_inner_product_of_two_gradients(key):
     expected = -PLAIN.learning_rate * inner(first, second)
     assert abs(expected) > 1e-4
     np.testing.assert_allclose(found.gradient["learning_rate"], expected, rtol=1e-3)
-
-
-@pytest.mark.slow(optimised=False)
-def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
-    """dm/drate = -<L', g_2> - <L', (1 - rate H_2) g_1>, H_2 on the second rollout."""
-    config = PLAIN.replace(advantage="rewards_to_go", baseline=False, gae_lambda=0.9)
-    rate = config.learning_rate
-    state = begun(config, key)
-    two = jax.jit(purerl.meta_gradient(config, "learning_rate", unroll=2))(state)
-    one = jax.jit(purerl.meta_gradient(config, "learning_rate"))
-    middle = one(state).state
-    last = one(middle)
-    assert_close(two.state.params, last.state.params)
-
-    parts = policy_gradient.make_agent(config, bind(config).env)
-    played = on_policy.collect(parts, middle, update_keys(middle, 3))
-    batch = samples_of(vpg, parts, middle, played.transitions)
-
-    def descent(actor):
-        grads = jax.grad(lambda a: vpg.policy_loss(parts, a, batch)[0])(actor)
-        return jax.tree.map(lambda x, g: x - rate * g, actor, grads)
-
-    slope = outer_gradient(config, last.state)
-    _, back = jax.vjp(descent, middle.params["actor"])
-    first = outer_gradient(config, state)
-    carried = -rate * inner(back(slope)[0], first)
-    assert abs(carried) > 1e-4
-    np.testing.assert_allclose(
-        two.gradient["learning_rate"] - last.gradient["learning_rate"],
-        carried,
-        rtol=1e-2,
-        atol=1e-6,
-    )
 
 
 @pytest.mark.slow(optimised=False)
@@ -293,24 +255,6 @@ def test_an_objective_of_ones_own(agents):
     assert float(found.gradient["entropy_coef"]) < 0  # more weight, more entropy
 
 
-def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
-    """Which is why it is refused; the two numbers of DPO's drift have one."""
-    log_ratio, advantage = jax.random.normal(key, (2, 64))
-
-    def slope(drift, shift):
-        def loss(x):
-            return (drift(x, advantage) - jnp.exp(x) * advantage).mean()
-
-        gradient = jax.grad(loss)
-        return jnp.vdot(gradient(log_ratio), shift)
-
-    shift = jnp.linspace(-1.0, 1.0, 64)
-    clip = jax.grad(slope)(losses.ClipDrift(0.2), shift)
-    assert float(clip.clip_eps) == 0.0
-    discovered = jax.grad(slope)(losses.DPODrift(2.0, 0.6), shift)
-    assert float(discovered.alpha) != 0.0 and float(discovered.beta) != 0.0
-
-
 CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
 DIFFERENTIATED = {
     "ppo",
@@ -341,18 +285,6 @@ def test_the_others_are_differentiated(name, key):
     assert set(found.gradient) == set(names)
     for gradient in found.gradient.values():
         assert np.isfinite(gradient) and gradient != 0.0
-
-
-@pytest.mark.slow(optimised=False)
-@pytest.mark.parametrize("optimiser", [SGD(), Adam()])
-def test_every_number_of_a_rule_of_learning_has_a_meta_gradient(optimiser, key):
-    """Through three updates of LPG, with Adam's root at zero gradients too."""
-    rule = LPGRule.make(4, 8, 4, seed=1)
-    config = small("lpg").replace(rule=rule, prediction_size=8, optimiser=optimiser)
-    found = jax.jit(purerl.meta_gradient(config, "rule", unroll=3))(begun(config, key))
-    assert len(found.gradient) == len(jax.tree.leaves(rule))
-    for name, gradient in found.gradient.items():
-        assert np.isfinite(gradient).all() and np.any(gradient != 0.0), name
 
 
 def test_the_bytes_that_are_kept_of_an_update(twice):
@@ -400,11 +332,6 @@ def test_what_moves_the_critic_alone_acts_on_the_policy_late(instead, key):
         return abs(float(jax.jit(meta)(state).gradient["critic_learning_rate"]))
 
     assert slope() < 1e-9 < slope(**instead)
-
-
-def test_the_registry_says_which():
-    known = {name for name, entry in ALGORITHMS.items() if entry.outer is not None}
-    assert known == {name for name in DIFFERENTIATED if "/" not in name}
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,12 @@ def train():
 
 def test_it_is_a_loop_of_updates_and_steps_of_adam(train, key):
     result = train(key)
-    meta = jax.jit(purerl.meta_gradient(CONFIG, NAMES))
-    plain = jax.jit(lambda s, v: purerl_step(CONFIG, NAMES, s, v))
+    parts = purerl.meta_gradient(CONFIG, NAMES)
+    meta = jax.jit(parts)
+    plain = jax.jit(lambda state, values: parts.algorithm(values).step(state)[0])
     state = jax.jit(purerl.make_algorithm(CONFIG).init)(key)
     optim = optax.adam(0.1)
-    values = purerl.meta_gradient(CONFIG, NAMES).start()
+    values = parts.start()
     opt_state, rows = optim.init(values), []
     for _ in range(3):
         state = plain(state, values)
@@ -43,7 +44,7 @@ def test_it_is_a_loop_of_updates_and_steps_of_adam(train, key):
     assert (
         result.course["update"].tolist() == [update for update, _ in rows] == [1, 3, 5]
     )
-    tuned = purerl.meta_gradient(CONFIG, NAMES).overrides(values)
+    tuned = parts.overrides(values)
     for name in NAMES:
         np.testing.assert_allclose(result.overrides[name], tuned[name], rtol=1e-4)
         assert abs(result.overrides[name] / getattr(CONFIG, name) - 1) > 1e-3
@@ -54,10 +55,6 @@ def test_it_is_a_loop_of_updates_and_steps_of_adam(train, key):
     ):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
     assert result.evaluation["episode_return"].shape == (1, 2)
-
-
-def purerl_step(config, names, state, values):
-    return purerl.meta_gradient(config, names).algorithm(values).step(state)[0]
 
 
 @pytest.mark.slow(optimised=False)
