@@ -84,6 +84,18 @@ def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(kind):
 
 
 @pytest.mark.slow
+def test_the_targets_are_those_of_the_network_before_the_update():
+    # With epochs that hardly move the network, every pass sees the same loss; with a
+    # target that followed the network, large steps would see others than this one.
+    parts, state = make(num_epochs=2, num_minibatches=1, learning_rate=1e-12)
+    _, metrics = jax.jit(lambda s: on_policy.step(parts, pqn.learn, s))(state)
+    transitions = on_policy.collect(parts, state, update_keys(state, 3)).transitions
+    batch = samples_of(pqn, parts, state, transitions)
+    expected, _ = pqn.loss(parts, state.params, batch)
+    np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
 def test_not_one_epsilon_coin_for_the_batch():
     # The known bug: all environments explore together or none. Doors has five actions,
     # so with epsilon 1/2 an action differs from the greedy one with chance 0.4; of 64
