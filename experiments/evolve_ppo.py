@@ -28,19 +28,242 @@ and writes experiments/results/evolve-ppo.json, or evolve-ppo-ten.json.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import frame
 import numpy as np
-from evolve_ppo_forms import FORMS, PLAIN, SETTINGS
-from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
 
 import purerl
+from purerl.losses import (
+    AsymmetricClipDrift,
+    DPODrift,
+    MLPDrift,
+    RobustError,
+    TemporalDrift,
+)
+from purerl.randomisation import LogUniform, Uniform
 from purerl.report.statistics import aggregate
+from purerl.schedules import Linear
 
 SEEDS = 32
 RESAMPLES = 4_000
+
+STEPS = 40_960
+Task = dict[str, Any]
+# A task, and the returns that count 0 and 1.
+Scored = tuple[Task, tuple[float, float]]
+
+
+def task(
+    env: str, limit: int | None = None, kwargs: Task | None = None, **params: Any
+) -> Task:
+    """Return the changes of a config that a task makes.
+
+    Args:
+        env: Name of the environment.
+        limit: Steps after which an episode is cut.
+        kwargs: Keyword arguments of the environment.
+        **params: Its parameters.
+    """
+    if limit is not None:
+        params = {"max_steps_in_episode": limit, **params}
+    parts = {"env_kwargs": kwargs, "env_params": params}
+    return {"env": env, **{name: part for name, part in parts.items() if part}}
+
+
+def grid(width: int, height: int, limit: int, **params: Any) -> Task:
+    """Return a grid world."""
+    return task("GridWorld-v0", limit, {"size": (width, height)}, **params)
+
+
+def sea(size: int) -> Task:
+    """Return a deep sea, which takes as many steps as it is deep."""
+    return task("DeepSea-bsuite", size, {"size": size})
+
+
+def catch(rows: int, columns: int) -> Task:
+    """Return a game of Catch."""
+    return task("Catch-bsuite", kwargs={"rows": rows, "columns": columns})
+
+
+CARTPOLES: Task = {"length": Uniform(0.2, 1.5), "force_mag": LogUniform(5.0, 20.0)}
+ACROBOTS: Task = {"link_length_1": Uniform(0.7, 1.4), "link_mass_2": Uniform(0.7, 1.4)}
+# Returns that count 0 and 1: of a random policy, and of a good one.
+TRAINING: list[Scored] = [
+    (task("CartPole-v1"), (20.0, 500.0)),
+    (task("CartPole-v1", **CARTPOLES), (20.0, 500.0)),
+    (task("Acrobot-v1"), (-500.0, -80.0)),
+    (task("Catch-bsuite"), (-0.6, 1.0)),
+    (grid(5, 5, 30), (0.1, 1.0)),
+]
+# Those and five more, whose kin the judgement `final` leaves out but for CartPole.
+WIDE: list[Scored] = [
+    *TRAINING,
+    (task("Acrobot-v1", **ACROBOTS), (-500.0, -80.0)),
+    (catch(7, 6), (-0.7, 1.0)),
+    (grid(7, 4, 40, step_reward=-0.01), (-0.25, 0.9)),
+    (sea(4), (0.05, 1.0)),
+    (task("ObjectGrid-v0", 30), (-0.7, 1.5)),
+]
+TASKS: dict[str, list[Task]] = {
+    "chosen-on": [
+        task(name)
+        for name in ("FrozenLake-misc", "PointRobot-misc", "CartpoleSwingup-v0")
+    ],
+    "held-out": [
+        task("FourRooms-misc"),
+        task("Doors-v0"),
+        task("CliffWalking-v0"),
+        task("CartpoleBalance-v0"),
+        task("Reacher-misc"),
+    ],
+    # None of these was looked at with another setting than `tuned`, the default and no
+    # learning before all were evolved: those three say which have a unit.
+    "unseen": [
+        task("UmbrellaChain-bsuite"),
+        sea(5),
+        task("ObjectGrid-v0"),
+        catch(8, 8),
+        grid(8, 8, 60),
+        task("Acrobot-v1", link_length_1=1.5, link_mass_2=1.5),
+        task("CartPole-v1", gravity=20.0, masscart=2.0, length=1.0),
+        task("Doors-v0", 30),
+    ],
+    # For the forms that are evolved over `WIDE`. Named before anything was evolved.
+    "final": [
+        task("UmbrellaChain-bsuite", chain_length=20),
+        task("FrozenLake-misc"),
+        task("Doors-v0", 25),
+        task("CliffWalking-v0", 50),
+        task("FourRooms-misc", 100),
+        task("Maze-v0", 20, {"size": (4, 4), "max_walls": 4}),
+        task("CartPole-v1", gravity=5.0, force_mag=5.0, length=0.3),
+        task("PointRobot-misc", dense_reward=True),
+        task("CartpoleSwingup-v0", pole_mass=0.3),
+        task("Breakout-MinAtar"),
+    ],
+    "minatar": [task(f"{n}-MinAtar") for n in ("Breakout", "Asterix", "SpaceInvaders")],
+}
+
+
+class Setting(NamedTuple):
+    """A form of PPO, and what of it is evolved.
+
+    Attributes:
+        changes: From PPO as it was tuned so far, the fields that differ from it.
+        evolve: Names of what is evolved beside `PLAIN`, with scales.
+        without: Names of `PLAIN` that are not evolved, as the form does not have them.
+    """
+
+    changes: Callable[[purerl.PPOConfig], dict[str, Any]]
+    evolve: dict[str, str]
+    without: tuple[str, ...] = ()
+
+
+PLAIN = {
+    "learning_rate": "log",
+    "entropy_coef": "log",
+    "gamma": "logit",
+    "gae_lambda": "logit",
+    "value_coef": "log",
+    "max_grad_norm": "log",
+    "policy_loss.clip_eps": "log",
+    "value_loss.clip_eps": "log",
+}
+CLIP, VALUE_CLIP = "policy_loss.clip_eps", "value_loss.clip_eps"
+# Fields that the settings have in different forms.
+FORMS = ("policy_loss", "value_loss", "anneal_learning_rate")
+ADAM = {"optimiser.b1": "logit", "optimiser.b2": "logit", "optimiser.eps": "log"}
+ROBUST = {"value_loss.alpha": "linear", "value_loss.scale": "log"}
+MOVING = {
+    f"{name}.{end}": "log"
+    for name in ("learning_rate", "entropy_coef")
+    for end in ("start", "end")
+}
+ENDS = {
+    f"policy_loss.{side}.{end}": "logit" if side == "low" else "log"
+    for side in ("low", "high")
+    for end in ("start", "end")
+}
+
+
+def moving(tuned: purerl.PPOConfig) -> dict[str, Any]:
+    """Step size and entropy as lines, the first as steep as the default's almost."""
+    rate, entropy = float(tuned.learning_rate), float(tuned.entropy_coef)
+    return {
+        "learning_rate": Linear(rate, 0.05 * rate),
+        "entropy_coef": Linear(entropy, entropy),
+        "anneal_learning_rate": False,
+    }
+
+
+def clip_of(tuned: purerl.PPOConfig) -> float:
+    """Half-width of the clip so far, at most what a lower end can have."""
+    return min(float(tuned.policy_loss.clip_eps), 0.9)
+
+
+def two_ends(tuned: purerl.PPOConfig) -> dict[str, Any]:
+    """A clip whose ends are two numbers, from where they are one."""
+    return {"policy_loss": AsymmetricClipDrift(clip_of(tuned), clip_of(tuned))}
+
+
+def everything(tuned: purerl.PPOConfig) -> dict[str, Any]:
+    """Losses, entropy, step size and optimiser together, all of them in closed form."""
+    line = Linear(clip_of(tuned), clip_of(tuned))
+    return {
+        **moving(tuned),
+        "policy_loss": AsymmetricClipDrift(line, line),
+        "value_loss": RobustError(1.0, 1.0),
+    }
+
+
+def temporal(tuned: purerl.PPOConfig) -> dict[str, Any]:
+    """A drift network that knows the share of the run, and a robust error."""
+    drift = TemporalDrift.zeros(2, base_clip=clip_of(tuned))
+    return {"policy_loss": drift, "value_loss": RobustError(1.0, 1.0)}
+
+
+def whole(tuned: purerl.PPOConfig) -> dict[str, Any]:
+    """Step size and entropy as lines, the optimiser, and both losses of `temporal`."""
+    return {**moving(tuned), **temporal(tuned)}
+
+
+SETTINGS = {
+    "tuned": Setting(lambda tuned: {}, {}),
+    "everything": Setting(
+        everything,
+        {**MOVING, **ADAM, **ROBUST, **ENDS},
+        (CLIP, VALUE_CLIP, "learning_rate", "entropy_coef"),
+    ),
+    "robust": Setting(
+        lambda tuned: {"value_loss": RobustError(1.0, 1.0)}, ROBUST, (VALUE_CLIP,)
+    ),
+    "temporal": Setting(
+        temporal, {**ROBUST, "policy_loss": "linear"}, (CLIP, VALUE_CLIP)
+    ),
+    "schedules": Setting(moving, MOVING, ("learning_rate", "entropy_coef")),
+    "adam": Setting(lambda tuned: {}, ADAM),
+    "asymmetric": Setting(
+        two_ends, {"policy_loss.low": "logit", "policy_loss.high": "log"}, (CLIP,)
+    ),
+    "drift": Setting(
+        lambda tuned: {"policy_loss": MLPDrift.zeros(4, base_clip=clip_of(tuned))},
+        {"policy_loss": "linear"},
+        (CLIP,),
+    ),
+    "dpo": Setting(
+        lambda tuned: {"policy_loss": DPODrift(2.0, 0.6)},
+        {"policy_loss.alpha": "log", "policy_loss.beta": "log"},
+        (CLIP,),
+    ),
+    "whole": Setting(
+        whole,
+        {**MOVING, **ADAM, **ROBUST, "policy_loss": "linear"},
+        (CLIP, VALUE_CLIP, "learning_rate", "entropy_coef"),
+    ),
+}
 
 
 class Study(NamedTuple):

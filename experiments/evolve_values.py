@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import evolve_ppo
-from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored, task
+from evolve_ppo import STEPS, TASKS, TRAINING, Scored, task
 from frame import RESULTS, ROOT, Words, hardware, options, read, show_table, write
 
 import purerl

@@ -40,3 +40,14 @@ class Reward:
     def __call__(self, params, batch, apply, key):
         seen = outputs(params, apply, batch.obs)
         return jnp.square(self.network.apply(params["head"], seen)[:, 0] - batch.reward)
+
+
+@struct.dataclass
+class Critic:
+    """The squared distance of the critic's values from those of the rollout."""
+
+    coef: float = 0.1
+
+    def __call__(self, params, batch, apply, key):
+        found = apply(params, "critic", batch.obs)
+        return jnp.square(found.reshape(-1) - batch.own.value)

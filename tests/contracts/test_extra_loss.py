@@ -15,7 +15,7 @@ from purerl.keys import update_keys
 from purerl.report.page import folder_page
 from tests.contracts.test_algorithms import KEY, SMALL, small
 from tests.helpers import assert_same_bits, slow_but
-from tests.terms import Near, Reward
+from tests.terms import Critic, Near, Reward
 
 # Learners without a loss of samples.
 WITHOUT = ("bandit", "disco", "tabular")
@@ -41,7 +41,7 @@ def compiled(name, config, *overrides):
     return lowered.compile(compiler_options=None if name in EXACT else apart)
 
 
-@pytest.mark.parametrize("name", slow_but(LEARNERS, "ppo", "td3"))
+@pytest.mark.parametrize("name", slow_but(LEARNERS, "ppo", "recurrent_ppo", "td3"))
 def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
     numbers = [
         {f"extra_loss.{term}.coef": jnp.float32(coef) for term in BOTH}
@@ -71,6 +71,15 @@ def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
     assert any((x != y).any() for x, y in zip(before, after, strict=True))
     head = zero.state.params["reward"], one.state.params["reward"]
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, head), strict=True))
+
+
+@pytest.mark.parametrize("shared_torso", [False, True])
+def test_a_term_asks_the_critic_for_the_values_of_the_rollout(shared_torso):
+    # In the first of all gradient steps its parameters are those of the rollout.
+    once = {"num_epochs": 1, "num_minibatches": 1, "shared_torso": shared_torso}
+    config = small("ppo", extra_loss={"critic": Critic()}, **once)
+    found = jax.jit(purerl.make_train(config))(KEY).metrics["critic"]
+    assert found[0] < 1e-9 and np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("name", WITHOUT)

@@ -129,7 +129,7 @@ def test_killed_after_a_step_it_ends_with_the_same_bits(
     assert_same_bits(outcome(search(**options)), whole(search))
 
 
-@one_quickly
+@pytest.mark.parametrize("search", slow_but(SEARCHES, "halving"), indirect=True)
 def test_ctrl_c_saves_and_the_same_call_goes_on(
     search, whole, tmp_path, monkeypatch, capsys
 ):
@@ -181,6 +181,49 @@ def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkey
     assert rows == alone and len(rows) > 3
     assert {kind for kind, _, _ in rows} == {"train"}
     assert all(steps == update * 32 for _, update, steps in places)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"until": 6},
+            "until of a request must be above 6, what its members have seen",
+        ),
+        ({"until": 13}, "until .* or 12, the end of the run, got 13"),
+        ({"parents": np.array([0, 1, 2, 4])}, "parents .* a row from 0 to 3"),
+        ({"parents": np.array([0, 0, 1, 2])}, "parents .* none twice"),
+        ({"parents": np.arange(3)}, "parents .* for each of 4 members"),
+        ({"is_copy": np.ones(3, bool)}, "parents .* a truth value for each"),
+        ({"evaluation_keys": jax.random.split(jax.random.key(0), 3)}, "a key for each"),
+        ({"parents": None, "is_copy": np.ones(4, bool)}, "where there are no parents"),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_refused(changes, words):
+    search = _own_search()
+    first = search.ask(search.init())
+    second = first._replace(until=12, parents=np.arange(4))
+    plan = search.bound.plan
+    store.check_request(first, None, plan, 6)
+    store.check_request(second, first, plan, 6)
+    with pytest.raises(purerl.ConfigError, match=words):
+        store.check_request(second._replace(**changes), first, plan, 6)
+
+
+def test_a_request_is_held_to_the_one_before_it():
+    search, rows = _own_search(), np.arange(4)
+    first = search.ask(search.init())
+    requests = [
+        first._replace(until=until, parents=rows if number else None)
+        for number, until in enumerate((4, 8, 8))
+    ]
+    search = search._replace(
+        segment_updates=4,
+        ask=lambda state: requests[state.told],
+        tell=lambda state, *_: state._replace(told=state.told + 1),
+    )
+    with pytest.raises(purerl.ConfigError, match=r"until .* above 8, .* got 8"):
+        drive(search, lanes=2, **QUIET)
 
 
 def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeypatch):
