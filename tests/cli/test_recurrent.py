@@ -7,11 +7,24 @@ import pytest
 
 import purerl
 from purerl.runner.result import load_run
-from tests.contracts.test_algorithms import small
 
 pytestmark = pytest.mark.slow
 
-CONFIG = small("recurrent_ppo", memory_size=8)
+SHARED = {
+    "env": "CartPole-v1",
+    "total_timesteps": 640,
+    "num_envs": 2,
+    "hidden_sizes": (8,),
+    "memory_size": 8,
+    "head_sizes": (),
+    "learning_rate": 3e-2,
+    "num_evaluations": 1,
+    "eval_episodes": 2,
+    "eval_max_steps": 20,
+}
+CONFIG = purerl.RecurrentPPOConfig(
+    num_steps=16, num_epochs=2, num_minibatches=2, **SHARED
+)
 
 
 @pytest.fixture(scope="module")

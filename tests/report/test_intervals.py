@@ -140,6 +140,14 @@ def test_statistics_over_tasks_say_what_their_ends_are(tasks, runs, kind):
     assert np.isfinite(profile.low).all() == (kind == "interval")
 
 
+def shown(run):
+    """The table of a run as a terminal has it."""
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(run_table(run))
+    return captured.get()
+
+
 @pytest.mark.parametrize(
     ("agents", "ends"), [(1, "1 agent"), (3, "range of 3"), (12, "95% interval")]
 )
@@ -147,16 +155,14 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
     run = synthetic.run(agents)
     title = learning_curve(run).axes.get_title(loc="left")
     assert ends in title
-    console = Console(width=120)
-    with console.capture() as captured:
-        console.print(run_table(run))
-    assert ("95%" in captured.get()) == (agents == 12)
-    assert ("range of 3" in captured.get()) == (agents == 3)
+    text = shown(run)
+    assert ("95%" in text) == (agents == 12)
+    assert ("range of 3" in text) == (agents == 3)
     if agents == 1:
         return
     # The ends are those of the mean, and no episode's.
     means = run.evaluation["episode_return"][:, -1].mean(-1)
-    *_, footer, _, caption = captured.get().splitlines()
+    *_, footer, _, caption = text.splitlines()
     cells = [cell.strip() for cell in footer.split("│")[1:-1]]
     training = run.metrics["episode_return"][:, -1].mean()
     assert cells == ["mean", f"{means.mean():.1f}", "", "", f"{training:.1f}"]
@@ -169,12 +175,7 @@ def test_the_table_of_a_run_says_where_its_agents_are_equal():
     run = synthetic.run(3)
     final = run.evaluation["episode_return"]
     final[:] = 500.0
-    console = Console(width=120)
-    with console.capture() as captured:
-        console.print(run_table(run))
-    assert captured.get().splitlines()[-1].strip() == (
-        "mean evaluation 500.0 (no spread)"
-    )
+    assert shown(run).splitlines()[-1].strip() == "mean evaluation 500.0 (no spread)"
     run.evaluation["cut_episodes"][0, -1] = 1
     run.evaluation["episode_length"] = np.full_like(final, 500)
     first, second = run_table(run).caption.splitlines()

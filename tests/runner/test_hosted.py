@@ -12,69 +12,106 @@ from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
 from tests import boxes
-from tests.contracts.test_algorithms import small
-from tests.helpers import (
-    CONTINUOUS_CARTPOLE,
-    assert_same_bits,
-    slow_but,
-    tiny_config,
-)
+from tests.helpers import CONTINUOUS_CARTPOLE, assert_same_bits, slow_but
 from tests.runner import hosted_tasks
 from tests.runner.hosted_tasks import LANES, SCRIPT
 
 SEED = 3
-LINE = schedules.Linear(1e-2, 1e-3)
-# The contract's smallest run of each, with what a run outside could lose on the way.
-CHANGES = {
-    "ppo": {
-        "normalize_observations": True,
-        "normalize_rewards": True,
-        "learning_rate": LINE,
-    },
-    "recurrent_ppo": {},
-    "recurrent_ppo_privileged": {"actor_keys": ("cart",)},
-    "recurrent_ppo/transformer": {},
-    "vpg": {},
-    "lpg": {
-        "normalize_observations": True,
-        "rule": purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
-    },
-    "disco": {
-        "rule": purerl.rules.DiscoRule.make(
-            hidden_size=4, lifetime_size=3, prediction_size=4
-        )
-    },
-    "pqn": {"normalize_observations": True},
-    "recurrent_pqn": {},
-    "recurrent_dqn": {},
-    "dqn": {"prioritised": True, "n_step": 2, "epsilon_steps": 100.0},
-    "dqn/rainbow": {},
-    "td3": {"n_step": 2},
-    "sac": {},
-    "sac/memory": {},
-    "mpo": {},
-    "q_learning": {"learning_rate": schedules.Linear(1.0, 0.1)},
-    "sarsa": {"method": "sarsa"},
-    "expected_sarsa": {"method": "expected_sarsa"},
-    "double_q": {"method": "double_q"},
-    "bandit": {"method": "gradient"},
+SMALL = {"hidden_sizes": (8,), "num_envs": 2, "num_evaluations": 0}
+ROLLOUT = {**SMALL, "num_steps": 32, "num_minibatches": 2, "num_epochs": 2}
+REPLAY = {
+    **SMALL,
+    "num_steps": 2,
+    "rounds_per_update": 10,
+    "learning_starts": 50,
+    "buffer_size": 90,  # overwritten before the end
+    "batch_size": 8,
 }
-TABULAR = ("q_learning", "sarsa", "expected_sarsa", "double_q")
-
-
-def config_of(name):
-    known = "tabular" if name in TABULAR else name.removesuffix("_privileged")
-    kwargs = {"env_kwargs": {}, "num_evaluations": 0}
-    return small(known, **{**kwargs, **CHANGES[name]})
-
-
-CONFIGS = {name: config_of(name) for name in CHANGES}
-CONTINUOUS = ("td3", "sac", "sac/memory", "mpo")
+STEPS = {"num_steps": 40, "num_evaluations": 0}
+TABLE = {**STEPS, "num_envs": 2, "learning_rate": 0.5, "epsilon": 0.3}
+CONFIGS = {
+    "ppo": purerl.PPOConfig(
+        normalize_observations=True,
+        normalize_rewards=True,
+        learning_rate=schedules.Linear(1e-2, 1e-3),
+        **ROLLOUT,
+    ),
+    "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
+    "recurrent_ppo_privileged": purerl.RecurrentPPOConfig(
+        memory_size=8, actor_keys=("cart",), **ROLLOUT
+    ),
+    "recurrent_ppo_transformer": purerl.RecurrentPPOConfig(
+        memory="transformer",
+        memory_size=8,
+        **{**ROLLOUT, "num_minibatches": 1},
+    ),
+    "vpg": purerl.VPGConfig(**SMALL, num_steps=32, critic_iterations=3),
+    "lpg": purerl.LPGConfig(
+        **SMALL,
+        num_steps=32,
+        normalize_observations=True,
+        rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
+    ),
+    "disco": purerl.DiscoConfig(
+        **SMALL,
+        num_steps=48,
+        buffer_size=288,  # overwritten before the end
+        batch_size=4,
+        learning_starts=192,
+        model_size=4,
+        head_sizes=(4,),
+        num_bins=7,
+        rule=purerl.rules.DiscoRule.make(
+            hidden_size=4, lifetime_size=3, prediction_size=4
+        ),
+    ),
+    "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
+    "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
+    "recurrent_dqn": purerl.RecurrentDQNConfig(
+        **SMALL,
+        memory_size=8,
+        sequence_length=24,
+        burn_in=8,
+        buffer_size=150,  # three sequences of each environment: overwritten at the end
+        learning_starts=50,
+        batch_size=4,
+        epsilon_steps=100.0,
+        learning_rate=1e-2,
+    ),
+    "dqn": purerl.DQNConfig(
+        **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
+    ),
+    "dqn_noisy": purerl.DQNConfig(
+        **REPLAY, values="implicit", noisy=True, learning_rate=1e-3
+    ),
+    "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
+    "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
+    "sac_memory": purerl.SACConfig(
+        **{**REPLAY, "num_steps": 1, "rounds_per_update": 4},
+        learning_rate=1e-2,
+        memory="gru",
+        memory_size=4,
+        head_sizes=(4,),
+        sequence_length=6,
+        burn_in=3,
+    ),
+    "mpo": purerl.MPOConfig(
+        **{**REPLAY, "batch_size": 4}, action_samples=3, learning_rate=1e-2
+    ),
+    "q_learning": purerl.TabularConfig(
+        **STEPS, learning_rate=schedules.Linear(1.0, 0.1)
+    ),
+    "sarsa": purerl.TabularConfig(method="sarsa", **TABLE),
+    "expected_sarsa": purerl.TabularConfig(method="expected_sarsa", **TABLE),
+    "double_q": purerl.TabularConfig(method="double_q", **TABLE),
+    "bandit": purerl.BanditConfig(method="gradient", **STEPS),
+}
+CONTINUOUS = ("td3", "sac", "sac_memory", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
 # What states have of parts that a config has not on.
 EMPTY = ("priorities", "obs_moments", "memory", "level_buffer")
-UPDATES, LIMIT = 8, 12  # a time limit that cuts many episodes
+UPDATES, LIMIT = 4, 12  # a time limit that cuts many episodes
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -238,7 +275,11 @@ HERE = "gymnasium/CartPole-v1"
 @pytest.mark.parametrize(
     ("change", "options", "sentence"),
     [
-        ({"env_wrappers": ("FrameStack(4)",)}, {}, "env_wrappers must be left out"),
+        (
+            {"env_wrappers": ("FrameStack(4)",)},
+            {},
+            "env_wrappers must be left out with",
+        ),
         ({"env_params": {"length": 1.0}}, {}, "env_params must be left out with"),
         ({"reset_scheme": "pool"}, {}, "use reset_scheme='fresh'"),
         ({}, {"data_parallel": True}, "lanes and data_parallel must be left out"),
@@ -255,7 +296,7 @@ HERE = "gymnasium/CartPole-v1"
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(change, options, sentence, tmp_path):
-    config = tiny_config(env=HERE).replace(**change)
+    config = purerl.PPOConfig(env=HERE, **SMALL).replace(**change)
     out = tmp_path / "run"
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.run(config, out=out, progress=False, **options)
@@ -277,7 +318,7 @@ def test_what_needs_the_environment_inside_says_so(call):
 
 
 def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
-    bound = bind(tiny_config(env=HERE), on_host=True)
+    bound = bind(purerl.PPOConfig(env=HERE, **ROLLOUT), on_host=True)
     algorithm = bound.algorithm(bound.config)._replace(hosted=None)
     monkeypatch.setattr(type(bound), "algorithm", lambda *args: algorithm)
     with pytest.raises(purerl.ConfigError, match="has no field hosted"):
@@ -399,7 +440,7 @@ def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys)
 
 @pytest.mark.slow
 def test_an_agent_depends_on_no_neighbour_and_no_process():
-    config = tiny_config(env=HERE, total_timesteps=128, num_evaluations=0)
+    config = purerl.PPOConfig(env=HERE, **ROLLOUT, total_timesteps=128)
     both = purerl.run(config, seeds=[1, 2], progress=False)
     second = jax.tree.map(lambda x: x[1:], both.state)
     for mode in ("sync", "async"):

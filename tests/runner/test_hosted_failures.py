@@ -9,7 +9,6 @@ from purerl.execution import hosted
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.runner.rows import read_rows
 from purerl.train import bind
-from tests.contracts.test_algorithms import small
 from tests.helpers import assert_same_bits, slow_but
 from tests.runner import hosted_tasks
 from tests.runner.hosted_tasks import BROKEN, Broken
@@ -17,18 +16,20 @@ from tests.runner.hosted_tasks import BROKEN, Broken
 SEEDS, UPDATES = (4, 7), 5
 SHARED = {
     "env": f"gymnasium/{BROKEN}",
+    "hidden_sizes": (4,),
+    "num_envs": 2,
     "num_evaluations": 0,
     "total_timesteps": UPDATES * 16,
 }
 # An update of 16 steps: one round in PPO, two in DQN, whose buffer is overwritten.
 CONFIGS = {
-    "ppo": small("ppo", num_steps=8, **SHARED),
-    "dqn": small(
-        "dqn",
+    "ppo": purerl.PPOConfig(num_steps=8, num_minibatches=2, num_epochs=1, **SHARED),
+    "dqn": purerl.DQNConfig(
         num_steps=4,
         rounds_per_update=2,
         buffer_size=24,
         learning_starts=8,
+        batch_size=4,
         prioritised=True,
         n_step=2,
         **SHARED,
