@@ -115,6 +115,16 @@ def test_a_member_does_not_depend_on_number_order_or_neighbours(tiny, whole, see
         assert_same_bits(mine, theirs)
 
 
+def test_run_agrees_with_make_train_over_the_first_updates(tiny, whole):
+    """One program and segments round differently; after some updates curves part."""
+    single = tiny.replace(num_evaluations=0)
+    keys = jax.vmap(jax.random.key)(jax.numpy.arange(SEEDS))
+    result = jax.jit(jax.vmap(purerl.make_train(single)))(keys)
+    for name in ("policy_loss", "value_loss", "entropy"):
+        mean = np.asarray(result.metrics[name])[:, :SEGMENT].mean(1)
+        assert whole.metrics[name][:, 0] == pytest.approx(mean, rel=1e-3, abs=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "dqn/rainbow"])
 def test_data_parallel_run_resumes_bitwise(name, tmp_path):
