@@ -49,6 +49,12 @@ def test_a_value_loss_of_the_error_or_of_both_numbers():
     )
 
 
+def test_the_published_network_has_4353_numbers_and_the_drift_1152():
+    count = lambda loss: sum(x.size for x in jax.tree.leaves(loss))  # noqa: E731
+    assert count(losses.MLPValueLoss.zeros()) == 4353
+    assert count(losses.MLPDrift.zeros()) == 1152
+
+
 @pytest.mark.parametrize(
     "loss",
     [
