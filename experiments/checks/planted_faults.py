@@ -204,16 +204,20 @@ def judge(copy: Path, fault: Fault, budget: float) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Faults planted and caught, by package and by kind."""
+    """Faults planted, caught, and those whose tests did not end in time."""
     lines = []
     for title in ("package", "kind"):
-        groups: dict[str, list[bool]] = {}
+        groups: dict[str, list[int]] = {}
         for row in rows:
             key = row["path"].split("/")[1] if title == "package" else row["kind"]
-            groups.setdefault(key, []).append(row["caught"])
-        groups["all"] = [row["caught"] for row in rows]
-        lines += [f"| {title} | planted | caught |", "|---|---|---|"]
-        lines += [f"| {k} | {len(v)} | {sum(v)} |" for k, v in groups.items()] + [""]
+            groups.setdefault(key, []).append(row["status"])
+        groups["all"] = [row["status"] for row in rows]
+        lines += [f"| {title} | planted | caught | not in time |", "|---|---|---|---|"]
+        for key, found in groups.items():
+            late, missed = found.count(-1), found.count(0) + found.count(5)
+            caught = len(found) - late - missed
+            lines.append(f"| {key} | {len(found)} | {caught} | {late} |")
+        lines.append("")
     return "\n".join(lines)
 
 
