@@ -418,6 +418,16 @@ def test_pictures_are_made_features_before_they_stand_beside_the_action(config):
         assert layers["Dense_0"]["kernel"] == (7, 5)
 
 
+@pytest.mark.parametrize("config", [TD3, SAC], ids=["td3", "sac"])
+def test_simba_is_the_torso_of_the_actor_and_of_both_critics(config):
+    config = config.replace(torso="simba", hidden_sizes=(8, 8))
+    init = purerl.make_algorithm(config).init
+    params = jax.eval_shape(init, jax.random.key(0)).params
+    assert "LayerNorm_2" in params["actor"]["params"]["torso"]
+    for critic in params["critics"]["params"].values():
+        assert critic.keys() == {"SimBa_0", "Dense_0"}
+
+
 def test_a_buffer_is_no_longer_than_its_run():
     config = SAC.replace(total_timesteps=5_000, learning_starts=100)
     assert config.buffer_size == 1_000_000 and config.capacity == 5_000
