@@ -144,6 +144,12 @@ MISFITS = [
 ]
 
 
+@pytest.mark.parametrize("name", ["dqn", "pqn"])
+def test_a_critic_of_ones_own_with_a_value_for_every_action_is_taken(name):
+    critic = nets.Policy(2)
+    assert purerl.resolve(small(name, critic=critic)).critic == critic
+
+
 @pytest.mark.parametrize(("make", "words"), MISFITS)
 def test_a_network_that_does_not_fit_is_a_sentence_before_tracing(make, words):
     with pytest.raises(ConfigError, match=words):
