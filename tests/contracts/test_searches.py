@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.execution import dry_run
 from purerl.search import protocol as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
@@ -208,6 +209,16 @@ def test_a_request_that_cannot_be_carried_out_is_refused(changes, words):
     store.check_request(second, first, plan, 6)
     with pytest.raises(purerl.ConfigError, match=words):
         store.check_request(second._replace(**changes), first, plan, 6)
+
+
+def test_a_dry_run_says_what_a_search_would_cost(monkeypatch, capsys):
+    monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
+    search = _own_search()
+    purerl.dry_run(search, lanes=2)
+    # Six requests for half a run, of 192 steps, of four agents each.
+    assert "4 agents, CartPole-v1: 4.61k environment steps" in capsys.readouterr().out
+    with pytest.raises(purerl.ConfigError, match="asks for nothing"):
+        purerl.dry_run(search._replace(ask=lambda state: None))
 
 
 def test_a_request_is_held_to_the_one_before_it():
