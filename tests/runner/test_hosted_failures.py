@@ -71,13 +71,13 @@ def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
     said = "\n".join(caught.value.__notes__)
     assert f"the agent of seed 7 made update 3 in gymnasium/{BROKEN}" in said
     assert f"update 2 is saved. Go on with: purerl train --resume {tmp_path}" in said
+    Broken.left = np.inf  # To make an environment steps it once.
     saved = purerl.load_run(tmp_path)
     assert saved.update == 2
     assert_same_bits(saved.state, states_after(config, 2))
     rows = read_rows(tmp_path / "metrics")["train"]
     assert [row["update"] for row in rows if row["seed"] == 7] == [1, 2]
 
-    Broken.left = np.inf
     result = run(config, tmp_path, resume=True)
     assert result.finished and result.state.update.tolist() == [UPDATES, UPDATES]
     assert result.metrics["update"].tolist() == [[1, 2, 3, 4, 5]] * 2
@@ -103,6 +103,7 @@ def test_a_state_too_large_to_keep_goes_on_from_the_last_checkpoint(
         run(CONFIGS["dqn"], tmp_path, segment_updates=2, checkpoint_seconds=0.0)
     assert "made update 4" in caught.value.__notes__[0]
     assert "update 2 is saved. Go on" in caught.value.__notes__[1]
+    Broken.left = np.inf
     assert purerl.load_run(tmp_path).update == 2
 
 
@@ -112,4 +113,5 @@ def test_a_failure_within_a_segment_leaves_its_beginning(tmp_path):
     with pytest.raises(RuntimeError) as caught:
         run(CONFIGS["ppo"], tmp_path, segment_updates=2)
     assert "seed 7 made update 3" in caught.value.__notes__[0]
+    Broken.left = np.inf
     assert_same_bits(purerl.load_run(tmp_path).state, states_after(CONFIGS["ppo"], 2))

@@ -21,9 +21,11 @@ from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
 
 @pytest.mark.slow
 def test_compilations_are_the_static_groups(monkeypatch):
-    calls, compile_for = [], programs.compile_for
-    count = lambda *args: calls.append(1) or compile_for(*args)  # noqa: E731
-    monkeypatch.setattr(programs, "compile_for", count)
+    calls = []
+    for name in ("begin_to_compile", "compile_for"):
+        compile_one = getattr(programs, name)
+        count = lambda *args, f=compile_one: calls.append(1) or f(*args)  # noqa: E731
+        monkeypatch.setattr(programs, name, count)
     axes = {"learning_rate": [1e-3, 1e-2], "num_envs": [2, 4]}
     axes["algorithm"] = ["ppo", "vpg"]
     result = run_sweep(tiny_config(num_evaluations=1), axes, seeds=2)
