@@ -1,7 +1,8 @@
 """A number that is not finite ends an episode, and never an agent.
 
 Each row of `test_algorithms.SMALL` is trained in its environment, of which every
-episode breaks at a certain step.
+episode breaks at a certain step. What breaks there, and how, are numbers of the
+environment: a row is one program.
 """
 
 import dataclasses
@@ -23,54 +24,83 @@ from tests.helpers import assert_same_bits, slow_but
 # Every SMALL run makes 48 steps in each of two environments, or 96 in one; PLR makes 96
 # in each of two, and begins anew after 32.
 AT = 5
-KINDS = {
-    "observation": jnp.nan,
-    "reward": jnp.nan,
-    "infinite observation": -jnp.inf,
-    "infinite reward": jnp.inf,
-}
+# What breaks, by its number: rewards are even.
+KINDS = ("reward", "observation", "infinite reward", "infinite observation")
+BAD = (jnp.nan, jnp.nan, jnp.inf, -jnp.inf)
+NEVER = {"at": 0.0, "kind": 0.0, "start": 0.0}
+# Rows that are trained as the second of three agents, of which the others never break.
+TOGETHER = ("ppo", "recurrent_ppo", "dqn", "sac", "tabular")
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class Breaks(envs.Wrapper):
     """An environment whose episodes break in step number `break_at`; 0 is never.
 
-    Other steps break with the probability `break_share`.
+    Their first observations break with the probability `break_start`.
     """
 
-    what: str = "reward"
     at: float = 0.0
-    share: float = 0.0
     stochastic_transitions: ClassVar[bool] = True
 
     def numbers(self):
-        return {"break_at": self.at, "break_share": self.share}
+        return {"break_at": self.at, "break_kind": 0.0, "break_start": 0.0}
+
+    def reset_env(self, key, params):
+        obs, state = self.env.reset_env(key, params)
+        chance = jax.random.uniform(jax.random.fold_in(key, 7))
+        return self.broken(obs, chance < params.break_start, jnp.nan), state
 
     def step_env(self, key, state, action, params):
-        obs, state, reward, terminated, info = self.env.step_env(
-            key, state, action, params
-        )
-        chance = jax.random.uniform(jax.random.fold_in(key, 7))
-        breaks = (state.time == params.break_at) | (chance < params.break_share)
-        if "reward" in self.what:
-            reward = jnp.where(breaks, KINDS[self.what], reward)
-        else:
-            obs = jnp.where(breaks, jnp.asarray(KINDS[self.what], obs.dtype), obs)
-        return obs, state, reward, terminated, info
+        obs, state, reward, *rest = self.env.step_env(key, state, action, params)
+        kind = jnp.asarray(params.break_kind, int)
+        bad, is_reward = jnp.array(BAD)[kind], kind % 2 == 0
+        breaks = state.time == params.break_at
+        obs = self.broken(obs, breaks & ~is_reward, bad)
+        return obs, state, jnp.where(breaks & is_reward, bad, reward), *rest
+
+    def broken(self, obs, breaks, bad):
+        """Observations of numbers; those of tables are whole."""
+        is_numbered = jnp.issubdtype(obs.dtype, jnp.integer)
+        return obs if is_numbered else jnp.where(breaks, bad, obs)
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("purerl.envs.wrappers.WRAPPERS", known)
-    envs.register_wrapper("Breaks", Breaks)
+@pytest.fixture(autouse=True, scope="module")
+def registered():
+    known = {**envs.wrappers.WRAPPERS, "Breaks": Breaks}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("purerl.envs.wrappers.WRAPPERS", known)
+        yield
 
 
-def trained(name, what, at=AT, **changes):
+def make_train(name):
     around = ("RandomLevels",) if name == "plr" else ()
-    wrappers = (f"Breaks({what!r}, {at})", *around)
-    config = small(name, env_wrappers=wrappers, **changes)
-    return jax.jit(purerl.make_train(config))(KEY)
+    return purerl.make_train(small(name, env_wrappers=("Breaks", *around)))
+
+
+def overrides(numbers):
+    return {f"env_params.break_{n}": jnp.float32(x) for n, x in numbers.items()}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A function: the agent of a row where numbers break, and those beside it."""
+    programs = {}
+
+    def of(name, key=KEY, **numbers):
+        train, mine = make_train(name), overrides(NEVER | numbers)
+        if name not in TOGETHER:
+            train = programs.setdefault(name, jax.jit(train))
+            return train(key, mine), None
+        train = programs.setdefault(name, jax.jit(jax.vmap(train)))
+        lanes = [overrides(NEVER), mine, overrides(NEVER)]
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(3))
+        results = train(keys, jax.tree.map(lambda *xs: jnp.stack(xs), *lanes))
+        first, mine, last = (
+            jax.tree.map(lambda x, i=i: x[i], results) for i in (0, 1, 2)
+        )
+        return mine, (first, last)
+
+    return of
 
 
 def expected(name):
@@ -91,14 +121,13 @@ def learnt(result):
 @pytest.mark.parametrize(
     "name", slow_but(SMALL, *(name for name in SMALL if name not in LONG))
 )
-def test_no_number_that_is_not_finite_reaches_an_agent(name):
-    results = {}
-    # One rule for all algorithms says what is finite: infinite numbers in two of them.
-    for what in KINDS if name in ("ppo", "dqn") else ("observation", "reward"):
-        is_numbered = name in ("tabular", "bandit")
-        if "observation" in what and is_numbered:
+def test_no_number_that_is_not_finite_reaches_an_agent(name, trained):
+    results = []
+    for kind, what in enumerate(KINDS):
+        if "observation" in what and name in ("tabular", "bandit"):
             continue  # Numbers of states are whole.
-        result = results[what] = trained(name, what)
+        result, _ = trained(name, at=AT, kind=kind)
+        results.append(result)
         assert bool(is_finite(result.state)) or name == "plr", what
         assert bool(is_finite(result.state.params)), what
         counted = result.metrics["bad_transitions"]
@@ -113,72 +142,48 @@ def test_no_number_that_is_not_finite_reaches_an_agent(name):
         assert bool(jnp.isfinite(result.evaluation["episode_return"]).all())
         assert bool((result.evaluation["cut_episodes"] == EPISODES).all())
     # What the bad number is, and where it stands, makes no difference.
-    first, *others = (learnt(result) for result in results.values())
+    first, *others = map(learnt, results)
     for other in others:
         assert_same_bits(first, other)
 
 
-@pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "dqn", "sac", "tabular"])
-def test_other_agents_stay_as_they_are(name):
-    config = small(name, env_wrappers=("Breaks('reward', 0)",))
-    train = jax.jit(jax.vmap(purerl.make_train(config), (0, 0)))
-    keys = jax.random.split(KEY, 3)
-    whole = train(keys, {"env_params.break_at": jnp.zeros(3)})
-    broken = train(keys, {"env_params.break_at": jnp.array([0.0, AT, 0.0])})
-    assert int(broken.metrics["bad_transitions"][1, -1]) == expected(name)
-    for i in (0, 2):
-        mine = jax.tree.map(lambda x, i=i: x[i], learnt(broken))
-        assert_same_bits(mine, jax.tree.map(lambda x, i=i: x[i], learnt(whole)))
-
-
-def test_an_episode_that_begins_with_a_bad_observation_is_cut_at_once():
-    class Blind(envs.CartPole):
-        """One start in three is unknown."""
-
-        def reset_env(self, key, params):
-            obs, state = super().reset_env(key, params)
-            is_bad = jax.random.uniform(jax.random.fold_in(key, 1)) < 1 / 3
-            return jnp.where(is_bad, jnp.nan, obs), state
-
-    for make in (purerl.PPOConfig, purerl.DQNConfig):
-        fields = SMALL["ppo" if make is purerl.PPOConfig else "dqn"]
-        config = make(env=Blind(), eval_episodes=64, num_evaluations=1, **fields)
-        result = jax.jit(purerl.make_train(config))(KEY)
-        assert bool(is_finite(result.state.params))
-        assert int(result.metrics["bad_transitions"][-1]) > 0
-        unseen = result.evaluation["episode_length"] == 0
-        assert 8 <= int(unseen.sum()) <= 36  # 64 / 3, five deviations either way
-
-
-class Sure(envs.CartPole):
-    """Says that its observations are always finite; its rewards break."""
-
-    finite_observations: ClassVar[bool] = True
-
-    def step_env(self, key, state, action, params):
-        obs, state, reward, *rest = super().step_env(key, state, action, params)
-        return obs, state, jnp.where(state.time == AT, jnp.nan, reward), *rest
-
-
-@pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "dqn"])
-def test_of_finite_observations_a_reward_alone_is_bad(name):
-    result = jax.jit(purerl.make_train(small(name, env=Sure())))(KEY)
-    assert int(result.metrics["bad_transitions"][-1]) == expected(name)
-    assert bool(is_finite(result.state))
-    assert bool((result.evaluation["episode_length"] == AT - 1).all())
+@pytest.mark.parametrize("name", TOGETHER)
+def test_other_agents_stay_as_they_are(name, trained):
+    mine, whole = trained(name)
+    assert int(mine.metrics["bad_transitions"][-1]) == 0
+    mine, beside = trained(name, at=AT)
+    assert int(mine.metrics["bad_transitions"][-1]) == expected(name)
+    assert_same_bits([*map(learnt, beside)], [*map(learnt, whole)])
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_nothing_changes_where_observations_are_known_to_be_finite(name, monkeypatch):
-    config = small(name, env_wrappers=("TerminalLimit",))
-    first = jax.jit(purerl.make_train(config))(KEY)
-    monkeypatch.setattr(envs.wrappers.TerminalLimit, "finite_observations", True)
-    second = jax.jit(purerl.make_train(config))(KEY)
+def test_an_episode_that_begins_with_a_bad_observation_is_cut_at_once(name, trained):
+    """One start in three is unknown."""
+    unseen, bad = [], 0
+    for key in jax.random.split(KEY, 11):
+        result, _ = trained(name, key, start=1 / 3)
+        assert bool(is_finite(result.state.params))
+        bad += int(result.metrics["bad_transitions"][-1])
+        unseen.append(result.evaluation["episode_length"] == 0)
+    assert bad > 0
+    assert 8 <= np.sum(unseen) <= 36  # 66 / 3, more than three deviations either way
+
+
+@pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "dqn"])
+def test_of_finite_observations_a_reward_alone_is_bad(name, trained, monkeypatch):
+    """And nothing changes where no number is bad."""
+    unknown, _ = trained(name)
+    monkeypatch.setattr(Breaks, "finite_observations", True)
+    known, key = jax.jit(make_train(name)), jax.random.fold_in(KEY, 1)
     # Another program rounds differently.
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5),
-        *map(learnt, (first, second)),
+        *map(learnt, (known(key, overrides(NEVER)), unknown)),
     )
+    result = known(key, overrides(NEVER | {"at": AT}))
+    assert int(result.metrics["bad_transitions"][-1]) == expected(name)
+    assert bool(is_finite(result.state))
+    assert bool((result.evaluation["episode_length"] == AT - 1).all())
 
 
 def rollout(flags):
@@ -229,12 +234,13 @@ def test_a_termination_that_takes_the_place_of_a_bad_one_stays_one():
 
 
 def test_an_agent_with_too_many_counts_as_diverged():
-    config = purerl.PPOConfig(
-        **{**SMALL["ppo"], "num_evaluations": 0},
-        env_wrappers=("Breaks('reward', 5)",),
+    config = small("ppo", num_evaluations=0, env_wrappers=("Breaks",))
+    found = purerl.sweep(
+        config.replace(max_bad_transitions=0.1),
+        {"env_params.break_at": [5.0, 9.0, 11.0]},
+        seeds=1,
+        progress=False,
     )
-    few = purerl.run(config.replace(max_bad_transitions=0.2), progress=False)
-    assert few.diverged_at.tolist() == [-1]
-    # 0.1 of 96 steps is less than the 10 that are bad after 27 steps of each.
-    many = purerl.run(config.replace(max_bad_transitions=0.1), progress=False)
-    assert many.diverged_at.tolist() == [1]
+    # 0.1 of 96 steps is less than the 10 that are bad after 27 steps of each, or 45;
+    # of every eleventh step they are 8.
+    assert found["diverged_at"].values.ravel().tolist() == [1, 2, -1]
