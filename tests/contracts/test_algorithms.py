@@ -1,5 +1,7 @@
 """What every registered algorithm keeps."""
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -203,6 +205,12 @@ def small(name, **changes):
     return ALGORITHMS[algorithm_of(name)].config(**{**fields, **changes})
 
 
+def annealed(name):
+    """With a step size that has come to zero at the end, where it has one that may."""
+    is_there = "anneal_learning_rate" in field_names(small(name))
+    return small(name, **({"anneal_learning_rate": True} if is_there else {}))
+
+
 def environment(name):
     config = small(name)
     return envs.make(config.env, **config.env_kwargs)
@@ -245,7 +253,7 @@ def name(request):
 @pytest.fixture(scope="module")
 def steps(name):
     """States and metrics of the step function, compiled once for all updates."""
-    algorithm = purerl.make_algorithm(small(name))
+    algorithm = purerl.make_algorithm(annealed(name))
 
     def traced_once(state):
         return algorithm.step(state)
@@ -263,7 +271,27 @@ def steps(name):
 
 @pytest.fixture(scope="module")
 def result(name):
-    return jax.jit(purerl.make_train(small(name)))(jax.random.key(0))
+    """A whole run, of which neither init nor an update nor an evaluation uses any
+    random key twice; `fold_in` uses no key up."""
+    with jax.debug_key_reuse(True):
+        return jax.jit(purerl.make_train(annealed(name)))(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def longer(name):
+    """What a run of twice the updates returns without evaluations, as shapes.
+
+    Its rollouts have four times the steps, where they have a length of their own.
+    """
+    config = small(name, num_evaluations=0)
+    times = 1 if getattr(config, "steps_per_item", 1) > 1 else 4
+    steps = {"num_steps": 4 * config.num_steps} if times > 1 else {}
+    config = config.replace(total_timesteps=2 * times * config.total_timesteps, **steps)
+    before = serialise.to_dict(config)
+    # A config is a pytree: its leaves pass through jit, so none is read in Python.
+    found = jax.eval_shape(lambda c, key: purerl.make_train(c)(key), config, KEY)
+    assert serialise.to_dict(config) == before
+    return found
 
 
 def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
@@ -278,18 +306,13 @@ def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
 
 def test_an_annealed_step_size_has_come_to_zero_at_the_end(name, steps):
     """After as many updates as the run has, nothing that is learned moves."""
-    config, (algorithm, states, _, step) = small(name), steps
-    if "anneal_learning_rate" not in field_names(config):
+    if "anneal_learning_rate" not in field_names(small(name)):
         pytest.skip("it has no step size that decays")
-    before = states[-1]
-    if not config.anneal_learning_rate:
-        moved, _ = step(before)
-        pairs = zip(*map(jax.tree.leaves, (before.params, moved.params)), strict=True)
-        assert any((one != other).any() for one, other in pairs)
-        algorithm = purerl.make_algorithm(small(name, anneal_learning_rate=True))
-        step = jax.jit(algorithm.step)
-    after, _ = step(before)
-    assert_same_bits(after.params, before.params)
+    _, states, _, step = steps
+    pairs = zip(*(jax.tree.leaves(x.params) for x in states[-2:]), strict=True)
+    assert any((one != other).any() for one, other in pairs)
+    after, _ = step(states[-1])
+    assert_same_bits(after.params, states[-1].params)
 
 
 def test_the_key_stays_and_the_counter_counts(steps):
@@ -335,30 +358,26 @@ def test_metrics_are_finite_scalars_with_the_required_names(steps):
     assert metrics[-1].get("gradient_steps", 1) > 0
 
 
-def test_every_number_that_moves_is_among_the_metrics(name):
+def test_every_number_that_moves_is_among_the_metrics(name, steps, result):
     """It follows from the number of the update, so that no step reports it."""
-    still = small(name)
+    still = small(name, num_evaluations=0)
     line = purerl.schedules.Linear(0.9, 0.1)
     fields = ("learning_rate", "gamma", "epsilon_end", "epsilon", "entropy_coef")
     moved = [n for n in fields if hasattr(still, n) and _may_move(still, n, line)]
     assert moved
+    config = still.replace(**dict.fromkeys(moved, line))
+    bound = bind(config)
+    found = bound.moving(bound.config, jnp.arange(UPDATES))
+    metrics = jax.eval_shape(purerl.make_train(config), KEY).metrics
     for field in moved:
-        config = still.replace(**{field: line})
-        bound = bind(config)
-        found = bound.moving(bound.config, jnp.arange(UPDATES))
         np.testing.assert_allclose(
             found[field], 0.9 - 0.8 * np.arange(UPDATES) / UPDATES
         )
-        result = jax.eval_shape(purerl.make_train(config), KEY)
-        assert result.metrics[field].shape == (UPDATES,)
-    bound = bind(still)
+        assert metrics[field].shape == (UPDATES,)
+    bound, reported = bind(annealed(name)), set(steps[2][0])
     moving = set(bound.moving(bound.config, jnp.arange(UPDATES)))
-    state = jax.eval_shape(bound.algorithm(bound.config).init, KEY)
-    step = jax.eval_shape(bound.algorithm(bound.config).step, state)[1]
-    assert not moving & set(step)
-    assert set(jax.eval_shape(purerl.make_train(still), KEY).metrics) == moving | set(
-        step
-    )
+    assert not moving & reported
+    assert set(result.metrics) == moving | reported
 
 
 def _may_move(config, name, schedule):
@@ -375,12 +394,14 @@ def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps)
     memory = recurrence.init(())  # empty where the policy has none
     zeros = jnp.zeros_like(observations(name, 1)[0])
 
-    def act(key=None):
-        return recurrence.act(states[0], zeros, memory, key)[0]
+    @jax.jit
+    def act(state, keys):
+        one = partial(recurrence.act, state, zeros, memory)
+        return one()[0], jax.vmap(lambda key: one(key)[0])(keys)
 
-    assert act() == act()
     keys = jax.random.split(jax.random.key(0), 64)
-    actions = jax.vmap(act)(keys)
+    (greedy, actions), (again, _) = act(states[0], keys), act(states[0], keys[::-1])
+    assert greedy == again
     space = environment(name).action_space()
     assert all(space.contains(action) for action in actions)
     assert len(np.unique(actions)) > 1
@@ -388,15 +409,16 @@ def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps)
 
 def test_a_policy_acts_on_one_observation_or_a_batch(name, result):
     policy = purerl.make_policy(small(name), result.state)
-    batch = observations(name, 5)
-    if isinstance(policy, RecurrentPolicy):
-        actions, _ = policy(batch, policy.init((5,)))
-        singly = [policy(np.asarray(obs), policy.init())[0] for obs in batch]
-    else:
-        actions = policy(batch)
-        singly = [policy(np.asarray(obs)) for obs in batch]
+    batch = observations(name, 3)
+
+    def act(obs):
+        if isinstance(policy, RecurrentPolicy):
+            return policy(obs, policy.init(obs.shape[: obs.ndim - batch[0].ndim]))[0]
+        return policy(obs)
+
+    actions, singly = jax.jit(lambda: (act(batch), [act(obs) for obs in batch]))()
     space = environment(name).action_space()
-    assert actions.shape == (5, *space.shape)
+    assert actions.shape == (3, *space.shape)
     # Rounding of a product depends on its width, the choice among actions does not.
     np.testing.assert_allclose(actions, singly, atol=1e-5)
 
@@ -436,34 +458,21 @@ def test_evaluations_are_of_whole_episodes_at_the_planned_steps(name, result):
     assert ((lengths > 4) & (lengths <= MAX_STEPS)).all()
 
 
-def test_without_evaluations_there_are_none(name):
-    train = purerl.make_train(small(name, num_evaluations=0))
-    shapes = jax.eval_shape(train, jax.random.key(0)).evaluation
-    assert shapes["episode_return"].shape == (0, EPISODES)
-    assert shapes["env_steps"].shape == (0,)
+def test_without_evaluations_there_are_none(longer):
+    assert longer.evaluation["episode_return"].shape == (0, EPISODES)
+    assert longer.evaluation["env_steps"].shape == (0,)
 
 
-def output_bytes(config):
-    shapes = jax.eval_shape(purerl.make_train(config), jax.random.key(0))
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+def state_bytes(result):
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result.state))
 
 
-def test_what_train_returns_does_not_grow_with_the_steps_of_a_rollout(name):
-    # Four times the steps in as many updates: not a byte more.
-    short = small(name, num_evaluations=1)
-    if getattr(short, "steps_per_item", 1) > 1:  # It has sequences in a buffer.
-        pytest.skip("rollouts have no length of their own")
-    long = short.replace(
-        num_steps=4 * short.num_steps, total_timesteps=4 * short.total_timesteps
-    )
-    assert output_bytes(long) == output_bytes(short)
-
-
-def test_what_train_returns_grows_by_one_row_of_scalars_per_update(name, result):
-    short = small(name, num_evaluations=1)
-    long = short.replace(total_timesteps=2 * short.total_timesteps)
-    row = sum(x.dtype.itemsize for x in result.metrics.values())
-    assert output_bytes(long) - output_bytes(short) == UPDATES * row
+def test_what_train_returns_grows_by_one_row_of_scalars_per_update(longer, result):
+    """With the steps of a rollout it does not grow."""
+    assert state_bytes(longer) == state_bytes(result)
+    assert longer.observed is None
+    for metric in longer.metrics.values():
+        assert metric.shape == (2 * UPDATES,)
 
 
 def test_the_config_keeps_the_contract_of_configs(name):
@@ -476,9 +485,9 @@ def test_the_config_keeps_the_contract_of_configs(name):
     assert serialise.to_dict(serialise.from_dict(plain)) == plain
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LONG)
 def test_no_random_key_is_used_twice(name):
-    # By init, by an update, and by an evaluation; `fold_in` uses no key up.
+    """For those that are not compiled; see `result`."""
     with jax.debug_key_reuse(True):
         jax.eval_shape(purerl.make_train(small(name)), KEY)
 
@@ -491,21 +500,10 @@ def test_no_random_key_is_used_twice_by_a_random_environment(name, scheme):
         jax.eval_shape(purerl.make_train(small(name, **random)), KEY)
 
 
-def test_making_and_tracing_leave_the_config_as_it_was(name):
-    config = small(name)
-    before = serialise.to_dict(config)
-    jax.eval_shape(purerl.make_train(config), jax.random.key(0))
-    assert serialise.to_dict(config) == before
-
-
-def test_every_number_of_a_config_can_be_traced(name):
-    # A config is a pytree: its leaves pass through jit, so none is read in Python.
-    def program(config, key):
-        return purerl.make_train(config)(key)
-
-    jax.eval_shape(program, small(name), jax.random.key(0))
+def test_every_number_of_a_config_can_be_traced(name, longer):
+    """And its config is as it was; see `longer`."""
     leaves = jax.tree.leaves(small(name))
-    assert len(leaves) >= 3 and all(isinstance(x, float) for x in leaves)
+    assert longer and len(leaves) >= 3 and all(isinstance(x, float) for x in leaves)
 
 
 @pytest.mark.slow

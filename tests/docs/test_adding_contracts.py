@@ -22,7 +22,7 @@ def row(registries):
 for _name, _value in vars(contracts).items():
     if _name.startswith("test_") and _name not in NOT_ABOUT_ONE:
         globals()[_name] = _value
-steps, result = contracts.steps, contracts.result
+steps, result, longer = contracts.steps, contracts.result, contracts.longer
 
 
 @pytest.fixture(scope="module")
