@@ -66,8 +66,8 @@ def misspelt(curves):
 
 
 def _evolve(fitness, config=CONFIG, **options):
-    size = {"population": 4, "generations": 2, "lanes": 4, "progress": False}
-    options = {**size, "fitness": fitness, **options}
+    size = {"population": 4, "generations": 2, "segment_updates": 5, "lanes": 4}
+    options = {**size, "progress": False, "fitness": fitness, **options}
     result = purerl.evolve(config, "learning_rate,entropy_coef", **options)
     return result.history["fitness"], result.vector
 
@@ -139,9 +139,10 @@ def test_what_is_no_function_of_curves_is_refused_before_anything_is_trained(
 def test_who_is_stopped_takes_its_curves_along():
     def scores(fitness):
         config, rates = CONFIG.replace(num_evaluations=4), (1e-4, 1e-3, 1e-2)
-        asked = {"fitness": fitness, "seeds": 2, "reports": 4, "lanes": 2}
+        asked = {"fitness": fitness, "seeds": 2, "reports": 4, "lanes": 4}
         pool = Pool(options.TuneOptions(config, AXES, **asked))
-        batch = Batch(pool, [{"learning_rate": rate} for rate in rates])
+        points = [{"learning_rate": rate, "entropy_coef": 0.01} for rate in rates]
+        batch = Batch(pool, points)
         for report in range(1, 5):
             batch.advance(report)
             if report == 2:

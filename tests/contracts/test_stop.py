@@ -10,7 +10,9 @@ import pytest
 import purerl
 from tests.helpers import slow_but, tiny_config
 
-CONFIG = tiny_config(num_evaluations=1)
+# All tools train by one program.
+CONFIG = tiny_config(num_evaluations=1)  # twenty updates
+PIECES = {"lanes": 1, "segment_updates": 5}
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 RATE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
 
@@ -53,28 +55,31 @@ class SignalAtOnce(StopAtOnce):
 
 def sweep(**options):
     axes = {"learning_rate": RATES}
-    result = purerl.sweep(CONFIG, axes, seeds=1, lanes=1, **options)
+    result = purerl.sweep(CONFIG, axes, seeds=1, **PIECES, **options)
     return result.finished, result.summary["trained_members"], len(RATES)
 
 
 def pbt(**options):
-    result = purerl.pbt(CONFIG, RATE, population=2, ready_updates=7, **options)
-    return result.finished, result.summary["trained_requests"], 3
+    sizes = {"population": 2, "ready_updates": 5, **PIECES}
+    result = purerl.pbt(CONFIG, RATE, **sizes, **options)
+    return result.finished, result.summary["trained_requests"], 4
 
 
 def halving(**options):
     sizes = {"num_points": 4, "brackets": "one", "eta": 2, "min_updates": 5}
-    result = purerl.halving(CONFIG, RATE, **sizes, **options)
+    result = purerl.halving(CONFIG, RATE, **sizes, **PIECES, **options)
     return result.finished, result.summary["trained_requests"], 4  # of 5 updates each
 
 
 def evolve(**options):
-    result = purerl.evolve(CONFIG, "gamma", population=2, generations=3, **options)
+    sizes = {"population": 2, "generations": 3, "fitness": "evaluation", **PIECES}
+    result = purerl.evolve(CONFIG, "learning_rate", **sizes, **options)
     return result.finished, result.summary["generations_run"], 3
 
 
 def tune(**options):
     sizes = {"trials": 3, "batch": 1, "seeds": 1, "holdout_seeds": 0}
+    sizes |= {"lanes": 1, "reports": 4}  # of 5 updates each
     result = purerl.tune(CONFIG, RATE, **sizes, **options)
     return result.finished, result.summary["trained_trials"], 3
 
