@@ -13,9 +13,11 @@ from purerl.execution.format import running, this_command
 from purerl.storage import folders
 from tests.helpers import StopAfter, tiny_config
 
-CONFIG = tiny_config(total_timesteps=384)  # twelve updates
+# Searches train by one program, and runs by another.
+CONFIG = tiny_config(total_timesteps=384, num_evaluations=1)  # twelve updates
 AXES = {"learning_rate": [1e-3, 1e-2]}
 SMALL = {"lanes": 2, "segment_updates": 4, "progress": False}
+EVOLVE = {"population": 2, "fitness": "evaluation", **SMALL}
 CALLS = {
     "run": lambda out: purerl.run(CONFIG, seeds=2, out=out, **SMALL),
     "sweep": lambda out: purerl.sweep(CONFIG, AXES, seeds=2, out=out, **SMALL),
@@ -30,7 +32,7 @@ CALLS = {
         progress=False,
     ),
     "evolve": lambda out: purerl.evolve(
-        CONFIG, "learning_rate", population=2, generations=2, out=out, **SMALL
+        CONFIG, "learning_rate", generations=2, out=out, **EVOLVE
     ),
 }  # fmt: skip
 # Of what the folder's summary says.
@@ -166,10 +168,9 @@ def test_a_folder_has_every_option_that_changes_it(tool, result):
 
 def test_an_evolution_takes_the_snapshots_of_the_call(tmp_path):
     out = tmp_path / "out"
-    sizes = {"population": 2, "generations": 3, "snapshot_every": 1}
-    purerl.evolve(CONFIG, "learning_rate", out=out, **sizes, **SMALL)
-    more = {"population": 2, "out": out, **SMALL}
-    purerl.evolve(CONFIG, "learning_rate", generations=6, snapshot_every=3, **more)
+    for generations, every in ((3, 1), (6, 3)):
+        sizes = {"generations": generations, "snapshot_every": every, **EVOLVE}
+        purerl.evolve(CONFIG, "learning_rate", out=out, **sizes)
     found = sorted(int(path.stem) for path in (out / "snapshots").iterdir())
     assert found == [1, 2, 3, 6]
 
@@ -199,9 +200,10 @@ def test_a_sweep_goes_on_with_its_states(tmp_path):
 
 # The command that wrote a folder is what its page shows
 
-TINY = (
-    "--total-timesteps 640 --num-envs 2 --num-steps 16 --num-minibatches 2 "
-    "--hidden-sizes 4 --num-evaluations 1 --eval-episodes 2 --no-progress"
+TINY = (  # `CONFIG` and `SMALL`
+    "--total-timesteps 384 --num-envs 2 --num-steps 16 --num-epochs 2 "
+    "--num-minibatches 2 --hidden-sizes 8 --num-evaluations 1 --eval-episodes 2 "
+    "--eval-max-steps 20 --eval-share 1.0 --lanes 2 --segment-updates 4 --no-progress"
 ).split()
 
 
@@ -220,8 +222,8 @@ def test_going_on_keeps_the_first_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", *TINY, "--out", "run"]) == 0
     first = folders.load(tmp_path / "run")["command"]
-    assert first.startswith("purerl train --total-timesteps 640")
-    words = ["train", "--resume", "run", "--extend", "1e3", "--no-progress"]
+    assert first.startswith("purerl train --total-timesteps 384")
+    words = ["train", "--resume", "run", "--extend", "1152", "--no-progress"]
     assert main(words) == 0
     assert folders.load(tmp_path / "run")["command"] == first
 
