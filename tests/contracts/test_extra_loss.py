@@ -50,8 +50,10 @@ def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
         {f"extra_loss.{term}.coef": jnp.float32(coef) for term in BOTH}
         for coef in (0.0, 1.0)
     ]
-    plain = compiled(name, small(name))(KEY)
-    train = compiled(name, small(name, extra_loss=BOTH), numbers[0])
+    # An evaluation has no terms: it is looked at where programs are small.
+    config = small(name) if name in EXACT else small(name, num_evaluations=0)
+    plain = compiled(name, config)(KEY)
+    train = compiled(name, config.replace(extra_loss=BOTH), numbers[0])
     zero = train(KEY, numbers[0])
     state = zero.state._replace(
         params=without("reward", zero.state.params),
@@ -80,6 +82,7 @@ def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
 def test_a_term_asks_the_critic_for_the_values_of_the_rollout(shared_torso):
     # In the first of all gradient steps its parameters are those of the rollout.
     once = {"num_epochs": 1, "num_minibatches": 1, "shared_torso": shared_torso}
+    once |= {"num_evaluations": 0}
     config = small("ppo", extra_loss={"critic": Critic()}, **once)
     found = jax.jit(purerl.make_train(config))(KEY).metrics["critic"]
     assert found[0] < 1e-9 and np.isfinite(found).all()
@@ -93,8 +96,9 @@ def test_learners_without_a_loss_of_samples_refuse_terms(name):
 
 @pytest.mark.parametrize("name", ["ppo", "vpg", "dqn", "sac"])
 def test_no_random_key_is_used_twice(name):
+    config = small(name, extra_loss=BOTH, num_evaluations=0)
     with jax.debug_key_reuse(True):
-        jax.eval_shape(purerl.make_train(small(name, extra_loss=BOTH)), KEY)
+        jax.eval_shape(purerl.make_train(config), KEY)
 
 
 @struct.dataclass
@@ -119,12 +123,14 @@ def test_the_gradient_is_that_of_the_coefficient_times_the_mean():
     )
     algorithm = purerl.make_algorithm(config)
     plain = purerl.make_algorithm(config.replace(extra_loss=None))
-    state = algorithm.init(KEY)
-    moved, without_it = (jax.jit(a.step)(state)[0] for a in (algorithm, plain))
-    for before, with_term, own in zip(
-        *(jax.tree.leaves(s.params["actor"]) for s in (state, moved, without_it)),
-        strict=True,
-    ):
+
+    @jax.jit
+    def actors(key):
+        state = algorithm.init(key)
+        states = state, *(a.step(state)[0] for a in (algorithm, plain))
+        return [jax.tree.leaves(s.params["actor"]) for s in states]
+
+    for before, with_term, own in zip(*actors(KEY), strict=True):
         np.testing.assert_allclose(with_term, own - 0.1 * 3.0 * before, atol=1e-6)
 
 
@@ -142,7 +148,7 @@ def test_terms_over_a_whole_rollout_draw_from_the_key_that_learning_draws_from()
     # The fourth key of the update; the numbers are those of `keys` and `own_terms`.
     terms = {"one": Drawn(), "two": Drawn()}
     algorithm = purerl.make_algorithm(small("vpg", extra_loss=terms))
-    state, step = algorithm.init(KEY), jax.jit(algorithm.step)
+    state, step = jax.jit(algorithm.init)(KEY), jax.jit(algorithm.step)
     for _ in range(2):
         key = jax.random.fold_in(update_keys(state, 4)[3], np.uint32(2**32 - 1))
         state, metrics = step(state)
@@ -169,6 +175,7 @@ class Mean:
 def test_a_head_learns_by_its_term_alone():
     config = small("ppo", extra_loss=Mean(), gamma=0.9, learning_rate=0.05)
     config = config.replace(anneal_learning_rate=False, total_timesteps=30 * 32)
+    config = config.replace(num_evaluations=0)
     result = jax.jit(purerl.make_train(config))(KEY)
     assert abs(float(result.state.params["mean"]) - 0.9) < 0.1
     assert result.metrics["mean"][0] > 10 * result.metrics["mean"][-1]
@@ -209,11 +216,13 @@ def test_what_is_no_term_is_refused(value, words):
 
 
 def test_overrides_name_terms():
-    one = purerl.make_train(small("ppo", extra_loss=Near()))
-    several = purerl.make_train(small("ppo", extra_loss=(Near(), Reward())))
+    both = (Near(), Reward())
+    one, several = (
+        purerl.make_train(small("ppo", extra_loss=terms, num_evaluations=0))
+        for terms in (Near(), both)
+    )
     for train, names in ((one, ["coef"]), (several, ["near.coef", "reward.coef"])):
-        for name in names:
-            jax.eval_shape(train, KEY, {f"extra_loss.{name}": 0.5})
+        jax.eval_shape(train, KEY, {f"extra_loss.{name}": 0.5 for name in names})
     with pytest.raises(ConfigError, match="extra_loss is None, which has nothing"):
         purerl.make_train(small("ppo"))(KEY, {"extra_loss.coef": 0.5})
     with pytest.raises(ConfigError, match="no field 'weight'"):
@@ -235,7 +244,7 @@ def test_terms_are_written_and_read_again(value, tmp_path):
 
 
 def test_a_run_is_resumed_from_its_folder_and_exported_without_its_heads(tmp_path):
-    config = small("ppo", extra_loss=(Near(), Reward()))
+    config = small("ppo", extra_loss=(Near(), Reward()), num_evaluations=0)
     whole = purerl.run(config, seeds=2, out=tmp_path / "whole", **TINY)
     purerl.run(
         config,
