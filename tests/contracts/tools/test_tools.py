@@ -11,30 +11,14 @@ from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.meta import training as evolutions
 from tests.contracts.tools import cells, rows, searching
+from tests.helpers import slow_but
 
 DEFAULTS = rows.defaults()
 OTHERS = rows.variants() | rows.published()
 ROWS = DEFAULTS | OTHERS
 # `make test` has one whole row; contracts/test_algorithms.py has every algorithm.
 QUICK_ROW = "td3"
-
-
-def is_quick(row: str, tool: str) -> bool:
-    """Whether `make test` tries a cell; `make test-slow` tries the others."""
-    return row == QUICK_ROW and tool not in cells.SLOW
-
-
-# Row by row: what the cells of a row look at is made once, and gone with the row.
-CELLS = [
-    pytest.param(
-        row,
-        tool,
-        id=f"{row}-{tool}",
-        marks=[] if is_quick(row, tool) else pytest.mark.slow,
-    )
-    for row in ROWS
-    for tool in cells.TOOLS
-]
+QUICK_TOOLS = [tool for tool in cells.TOOLS if tool not in cells.SLOW]
 
 
 def test_every_algorithm_and_preset_has_a_row_or_a_reason():
@@ -56,7 +40,10 @@ def subject(request, tmp_path_factory):
         yield cells.Subject(row, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.parametrize(("subject", "tool"), CELLS, indirect=["subject"])
+# Row by row: what the cells of a row look at is made once, and gone with the row. That
+# takes two parametrisations, as pytest makes a fixture anew for each row of one.
+@pytest.mark.parametrize("tool", slow_but(cells.TOOLS, *QUICK_TOOLS))
+@pytest.mark.parametrize("subject", slow_but(ROWS, QUICK_ROW), indirect=True)
 def test_a_cell_passes_or_is_refused(subject, tool, record_property):
     record_property("place", (subject.row.name, tool))
     record_property("refused", cells.TOOLS[tool](subject))
