@@ -226,14 +226,13 @@ def test_a_request_is_held_to_the_one_before_it():
     first = search.ask(search.init())
     requests = [
         first._replace(until=until, parents=rows if number else None)
-        for number, until in enumerate((4, 8, 8))
+        for number, until in enumerate((6, 12, 12))
     ]
     search = search._replace(
-        segment_updates=4,
         ask=lambda state: requests[state.told],
         tell=lambda state, *_: state._replace(told=state.told + 1),
     )
-    with pytest.raises(purerl.ConfigError, match=r"until .* above 8, .* got 8"):
+    with pytest.raises(purerl.ConfigError, match=r"until .* above 12, .* got 12"):
         drive(search, lanes=2, **QUIET)
 
 
