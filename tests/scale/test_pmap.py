@@ -11,7 +11,7 @@ from purerl import ConfigError
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.scale.devices import Worker, as_count, default_lanes, run_blocks
 from purerl.space.axes import expand, size_of
-from tests.helpers import assert_same_bits, slow_but, tiny_config
+from tests.helpers import assert_same_bits, slow_but
 
 pytestmark = pytest.mark.optimised
 
@@ -24,12 +24,21 @@ ENVS = ["CartPole-v1", pytest.param("probe/continuous", marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module", params=ENVS)
 def train(request):
-    return purerl.make_train(tiny_config(env=request.param))
+    config = purerl.VPGConfig(
+        env=request.param,
+        total_timesteps=640,
+        num_envs=2,
+        num_steps=16,
+        hidden_sizes=(8,),
+        critic_iterations=2,
+        num_evaluations=0,
+    )
+    return purerl.make_train(config)
 
 
 @pytest.fixture(scope="module")
 def mapped(train):
-    return purerl.pmap(train, lanes=LANES)
+    return purerl.pmap(train, lanes=LANES, devices=jax.local_devices()[:1])
 
 
 @pytest.fixture(scope="module")
