@@ -83,7 +83,7 @@ def test_a_gradient_step_is_the_textbooks(error):
         q = parts.network.apply(params, batch.obs)
         total = 0.0
         for i in range(N):
-            diff = q[i, int(batch.action[i])] - target[i]
+            diff = q[i, batch.action[i]] - target[i]
             one = 0.5 * diff**2
             if isinstance(error, HuberError):
                 one = jnp.where(jnp.abs(diff) < 0.3, one, 0.3 * (jnp.abs(diff) - 0.15))

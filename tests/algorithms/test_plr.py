@@ -24,7 +24,6 @@ from tests.helpers import slow_but
 SIZE, LIMIT, ENVS, STEPS, CAPACITY, UPDATES = 4, 10, 4, 12, 12, 8
 OPTIONS = {"size": (SIZE, SIZE), "view": 3, "max_walls": 4}
 FIELDS = {
-    "env_params": {"max_steps_in_episode": LIMIT},
     "num_envs": ENVS,
     "num_steps": STEPS,
     "num_epochs": 2,
@@ -48,8 +47,11 @@ NUMBERS = {
 
 @cache
 def programs(config):
-    """`init`, and a function that makes all updates with other `NUMBERS`."""
+    """Functions of `NUMBERS`: the first state, and all updates."""
     bound = bind(config)
+
+    def init(key, overrides):
+        return bound.algorithm(bound.at(overrides)).init(key)
 
     def run(first, overrides):
         algorithm = bound.algorithm(bound.at(overrides))
@@ -62,14 +64,14 @@ def programs(config):
         states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, states)
         return states, metrics
 
-    return jax.jit(bound.algorithm(bound.config).init), jax.jit(run)
+    return jax.jit(init), jax.jit(run)
 
 
 def course(config=CONFIG, seed=0, state=None, **numbers):
     """States before and after every update with leaves `[U + 1, ...]`, and metrics."""
-    init, run = programs(config)
-    state = init(jax.random.key(seed)) if state is None else state
-    return run(state, {**NUMBERS, **numbers})
+    (init, run), numbers = programs(config), {**NUMBERS, **numbers}
+    state = init(jax.random.key(seed), numbers) if state is None else state
+    return run(state, numbers)
 
 
 def at(states, index):
@@ -107,8 +109,10 @@ def put_into(state, level, key):
 def test_without_replay_it_is_ppo_in_new_levels():
     """Domain randomisation: the public PPO, and environments put into new levels."""
     states, metrics = course(replay_probability=0.0)
-    algorithm = purerl.make_algorithm(purerl.PPOConfig(env=ENV, **FIELDS))
-    params = ENV.default_params.replace(max_steps_in_episode=LIMIT)
+    limit = {"max_steps_in_episode": LIMIT}
+    config = purerl.PPOConfig(env=ENV, env_params=limit, **FIELDS)
+    algorithm = purerl.make_algorithm(config)
+    params = ENV.default_params.replace(**limit)
 
     def step(state, _):
         keys = update_keys(state, 8)
@@ -173,7 +177,7 @@ def test_a_replayed_level_is_one_of_the_buffer_and_a_new_one_is_kept(robust):
 
 def agent_with(**overrides):
     """The agent of the levels; its numbers may be traced."""
-    config = with_params(bind(CONFIG).at(overrides), ENV)
+    config = with_params(bind(CONFIG).at({**NUMBERS, **overrides}), ENV)
     return policy_gradient.make_agent(config, ENV)
 
 
