@@ -47,11 +47,6 @@ def make_batch():
     )
 
 
-def learn(parts, restore, learner, batch, count):
-    step = jax.jit(partial(dqn.learn, parts, restore))
-    return step(learner, batch, None, StepCount(count))
-
-
 def q_values(parts, restore, flat, obs):
     return np.asarray(jax.jit(parts.network.apply)(restore(flat), obs))
 
@@ -101,7 +96,8 @@ def test_a_gradient_step_is_the_textbooks(error):
         return target, total, optax.apply_updates(params, updates)
 
     target, total, expected = textbook(learner)
-    new, td_error, metrics = learn(parts, restore, learner, batch, jnp.int32(0))
+    learn = jax.jit(partial(dqn.learn, parts, restore))
+    new, td_error, metrics = learn(learner, batch, None, StepCount(jnp.int32(0)))
     for got, want in zip(
         jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
     ):
@@ -251,10 +247,11 @@ def test_the_options_leave_the_values_what_they_are(options):
     np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_step_size_of_dqn_decays_over_its_gradient_steps(share):
+def test_the_step_size_of_dqn_decays_over_its_gradient_steps():
     parts, restore, learner = make(anneal_learning_rate=True)
-    count = jnp.uint32(share * parts.config.total_gradient_steps)
-    new, *_ = learn(parts, restore, learner, make_batch(), count)
-    moved = np.abs(new.params - learner.params).max()  # Adam's first step
-    np.testing.assert_allclose(moved, 1e-2 * (1 - share), rtol=1e-3, atol=1e-7)
+    learn, batch = jax.jit(partial(dqn.learn, parts, restore)), make_batch()
+    for share in (0.0, 0.5, 1.0):
+        count = jnp.uint32(share * parts.config.total_gradient_steps)
+        new, *_ = learn(learner, batch, None, StepCount(count))
+        moved = np.abs(new.params - learner.params).max()  # Adam's first step
+        np.testing.assert_allclose(moved, 1e-2 * (1 - share), rtol=1e-3, atol=1e-7)

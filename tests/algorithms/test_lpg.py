@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from scipy import special
 
 import purerl
 from purerl import optimisers, serialise
@@ -41,7 +42,8 @@ def bound(config, make_agent=lpg.make_agent):
 def played():
     """Parts, a state, and the rollout of its first update, in which episodes end."""
     config = small()
-    parts, state = bound(config), purerl.make_algorithm(config).init(jax.random.key(0))
+    parts, init = bound(config), jax.jit(purerl.make_algorithm(config).init)
+    state = init(jax.random.key(0))
     collect = jax.jit(lambda state: on_policy.collect(parts, state, keys_of(state)))
     collected = collect(state)
     assert collected.transitions.terminated.any()
@@ -117,9 +119,14 @@ def test_the_prediction_moves_along_the_divergence_in_closed_form(played):
     parts, state, collected = played
     rule = LPGRule.make(4, SIZE, 5, seed=2)
     there = with_config(parts, rule=rule, prediction_coef=0.7)
-    inputs = lpg.rule_inputs(there, state, collected.transitions)
-    log_y = np.asarray(inputs.log_prediction, float)
-    log_q = np.asarray(rule(inputs).log_prediction, float)
+
+    @jax.jit
+    def predictions(state, transitions):
+        inputs = lpg.rule_inputs(there, state, transitions)
+        return inputs.log_prediction, rule(inputs).log_prediction
+
+    found = predictions(state, collected.transitions)
+    log_y, log_q = (np.asarray(x, float) for x in found)
     y = np.exp(log_y)
     np.testing.assert_allclose(y.sum(-1), 1.0, rtol=1e-5)
     divergence = (y * (log_y - log_q)).sum(-1, keepdims=True)
@@ -137,9 +144,15 @@ def test_the_policy_moves_along_the_weighted_score_in_closed_form(played):
     parts, state, collected = played
     there = with_config(parts, prediction_coef=0.0)
     transitions = collected.transitions
-    weight = np.asarray(RULE(lpg.rule_inputs(there, state, transitions)).policy)
-    logits = parts.actor.apply(state.params["actor"], transitions.obs)
-    score = np.eye(2)[transitions.action] - np.asarray(jax.nn.softmax(logits))
+
+    @jax.jit
+    def outputs(state, transitions):
+        logits = parts.actor.apply(state.params["actor"], transitions.obs)
+        weight = RULE(lpg.rule_inputs(there, state, transitions)).policy
+        return weight, jax.nn.softmax(logits)
+
+    weight, pi = map(np.asarray, outputs(state, transitions))
+    score = np.eye(2)[transitions.action] - pi
     expected = (weight[..., None] * score).mean((0, 1))
     step = moved(state, learned(there, state, collected)[0])
     bias = step["actor"]["params"]["Dense_0"]["bias"]
@@ -152,8 +165,9 @@ def test_the_entropy_bonus_flattens_the_policy(played):
     # dH / d logits = -pi (log pi + H).
     parts, state, collected = played
     there = with_config(parts, rule=Share(), prediction_coef=0.0, entropy_coef=0.5)
-    logits = parts.actor.apply(state.params["actor"], collected.transitions.obs)
-    log_pi = np.asarray(jax.nn.log_softmax(logits), float)
+    apply = jax.jit(parts.actor.apply)
+    logits = apply(state.params["actor"], collected.transitions.obs)
+    log_pi = special.log_softmax(np.asarray(logits, float), -1)
     pi = np.exp(log_pi)
     slope = -pi * (log_pi - (pi * log_pi).sum(-1, keepdims=True))
     # The first update, in which the share of the run is 0: nothing else acts.
@@ -283,11 +297,11 @@ def test_a_rule_with_silent_outputs_is_its_base():
     base = ActorCriticRule(low=-1.0, high=2.0)
     rule = LPGRule.make(4, SIZE, 5, init="zeros", base=base)
     inputs = random_inputs("..T.")
-    np.testing.assert_array_equal(rule(inputs).policy, base(inputs).policy)
-    np.testing.assert_allclose(
-        rule(inputs).log_prediction, base(inputs).log_prediction, atol=1e-6
-    )
-    alone = rule.replace(base=None)(inputs)
+    both, known, alone = jax.jit(
+        lambda inputs: [each(inputs) for each in (rule, base, rule.replace(base=None))]
+    )(inputs)
+    np.testing.assert_array_equal(both.policy, known.policy)
+    np.testing.assert_allclose(both.log_prediction, known.log_prediction, atol=1e-6)
     np.testing.assert_array_equal(alone.policy, 0.0)
     np.testing.assert_allclose(alone.log_prediction, -np.log(SIZE), rtol=1e-6)
 

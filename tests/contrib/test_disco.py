@@ -234,7 +234,8 @@ def test_layers_start_with_the_variance_of_the_authors():
     """
     config = purerl.DiscoConfig(env="Catch-bsuite", hidden_sizes=(128, 128))
     parts = disco.build(purerl.resolve(config), resolve_env(config))
-    params = disco.init(parts, jax.random.key(0)).params["params"]
+    init = jax.jit(lambda key: disco.init(parts, key).params["params"])
+    params = jax.tree.map(np.asarray, init(jax.random.key(0)))
     fan_in = params["actions"].shape[0] + params["recurrent"].shape[0]
     spread = {"actions": fan_in, "recurrent": fan_in}
     found = {name: params[name] for name in spread}

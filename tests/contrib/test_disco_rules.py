@@ -32,13 +32,19 @@ def made(disco_file):
 def calls(rule, sizes):
     """What the values and the rule make of the calls, one by one."""
     memory, moments = rule.init(), learner.init_moments()
+
+    @jax.jit
+    def call(inputs, memory, moments):
+        values, moments = learner.estimate(Numbers, inputs, moments)
+        inputs = inputs._replace(values=values)
+        return (inputs, *rule(inputs, memory), values), moments
+
     found = []
     for number in range(known.CALLS):
         inputs = trajectories(known.case(number, sizes))
-        values, moments = learner.estimate(Numbers, inputs, moments)
-        inputs = inputs._replace(values=values)
-        targets, memory = rule(inputs, memory)
-        found.append((inputs, targets, memory, values))
+        made, moments = call(inputs, memory, moments)
+        memory = made[2]
+        found.append(made)
     return found
 
 
