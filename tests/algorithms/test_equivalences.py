@@ -4,8 +4,8 @@ At one lane width W a member's numbers are the same bit for bit, whoever its nei
 are. Across widths and compilations rounding differs and reinforcement learning is
 chaotic, so there runs agree to a tolerance over their first updates: `assert_close`
 states it, and every run here is those first updates. What is only close need not be
-compiled with the optimisations that make it equal. `tests.scale.test_pmap` has the
-same bits of optimised programs in quick tests.
+compiled with the optimisations that make it equal: `tests.scale.test_pmap` has the
+bits of optimised programs in quick tests.
 """
 
 import contextlib

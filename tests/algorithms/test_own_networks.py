@@ -98,17 +98,23 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
 def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
     bound = bind(small("vpg", shared_torso=True))
     shared = policy_gradient.make_agent(bound.config, bound.env)
-    params = on_policy.init(shared, lambda params: (), key).params
-    obs = jax.random.normal(key, (5, 2, 4))
-    inputs = shared.inputs(params, obs)
-    value = shared.critic.apply(params["critic"], inputs)
-    logits = shared.on_features.apply(params["actor"], inputs)
     torso = networks.make_torso("mlp", (4,), (4,), "tanh")
-    expected = networks.Critic(torso).apply(joined(params)["critic"], obs)
+
+    @jax.jit
+    def outputs(key):
+        params = on_policy.init(shared, lambda params: (), key).params
+        obs = jax.random.normal(key, (5, 2, 4))
+        inputs = shared.inputs(params, obs)
+        return (
+            shared.critic.apply(params["critic"], inputs),
+            shared.on_features.apply(params["actor"], inputs),
+            networks.Critic(torso).apply(joined(params)["critic"], obs),
+            shared.actor.apply(params["actor"], obs),
+        )
+
+    value, logits, expected, other = outputs(key)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        logits, shared.actor.apply(params["actor"], obs), rtol=1e-5, atol=1e-7
-    )
+    np.testing.assert_allclose(logits, other, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow
