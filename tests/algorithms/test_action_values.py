@@ -18,6 +18,7 @@ from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.losses.quantile import quantile_huber
 from tests import boxes
+from tests.algorithms.agents import compiled
 from tests.algorithms.test_dqn import make_batch
 from tests.helpers import slow_but
 
@@ -210,7 +211,6 @@ def test_the_next_action_has_the_largest_mean(values, double):
     parts, restore, learner = make(values=values, double=double)
     batch = make_batch()
 
-    @jax.jit
     def both(learner):
         draws = dqn.draw(parts, jax.random.key(3), N)
         target = dqn.td_target(parts, restore, learner, batch, draws)
@@ -221,7 +221,7 @@ def test_the_next_action_has_the_largest_mean(values, double):
         chosen = parts.kind.distribution(outputs)[jnp.arange(N), best]
         return target, parts.kind.target(batch.reward, batch.discount, chosen), means
 
-    target, expected, means = jax.tree.map(np.asarray, both(learner))
+    target, expected, means = compiled(both, learner)
     assert (means[0].argmax(1) != means[1].argmax(1)).any()
     np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-6)
 
@@ -249,17 +249,15 @@ def test_munchausen_targets_are_the_papers(values):
     if levels is not None:  # Those that choose, so that means are of the same numbers.
         levels = jnp.tile(levels, (N, 1))
     draws = dqn.Draws(dqn.action_values.Levels(target=levels))
-
-    @jax.jit
-    def both(learner):
-        slow = restore(learner.target_params)
-        values = [
-            dqn.values_of(parts, slow, obs) for obs in (batch.obs, batch.next_obs)
-        ]
-        return dqn.td_target(parts, restore, learner, batch, draws), *values
-
-    target, *values_there = map(np.asarray, both(learner))
-    now, following = map(np.float64, values_there)
+    slow = restore(learner.target_params)
+    target, now, following = compiled(
+        lambda: (
+            dqn.td_target(parts, restore, learner, batch, draws),
+            dqn.values_of(parts, slow, batch.obs),
+            dqn.values_of(parts, slow, batch.next_obs),
+        )
+    )
+    now, following = np.float64(now), np.float64(following)
     batch = jax.tree.map(np.asarray, batch)
     expected = munchausen_by_hand(now, following, batch, 0.8, 0.5, -0.4)
     means = {
@@ -327,12 +325,11 @@ def test_invalid_actions_are_never_the_best(values):
     lead = jax.tree.map(lambda x: np.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
     mask = np.eye(parts.head.num_outputs, dtype=bool)[:3]
 
-    @jax.jit
     def values_of(key):
         params = dqn.init(parts, key).params
         return dqn.values_of(parts, params, {**lead, dqn.observe.MASK: mask})
 
-    best = np.argmax(values_of(jax.random.key(0)), 1)
+    best = compiled(values_of, jax.random.key(0)).argmax(1)
     np.testing.assert_array_equal(best, [0, 1, 2])
 
 

@@ -19,6 +19,7 @@ from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import SquaredError
 from purerl.replay import uniform as replay
+from tests.algorithms.agents import compiled
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.algorithms.test_actor_critics import (
     RATE,
@@ -64,13 +65,10 @@ def test_a_policy_that_climbs_the_first_critic_asks_no_other():
     parts = td3.build(config, resolve_env(config))
     params = jax.jit(partial(td3.init, parts))(jax.random.key(0)).params["critics"]
     inputs = np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)
-
-    @jax.jit
-    def values(params):
-        climbed = ensembles.policy_critics(parts.config, parts.critics, params)
-        return parts.critics.apply(params, *inputs), climbed(*inputs)
-
-    every, one = values(params)
+    climbed = ensembles.policy_critics(parts.config, parts.critics, params)
+    every, one = compiled(
+        lambda: (parts.critics.apply(params, *inputs), climbed(*inputs))
+    )
     assert (every.shape, one.shape) == ((3, 4), (1, 4))
     objective = ensembles.policy_objective
     np.testing.assert_allclose(
@@ -105,15 +103,12 @@ def test_an_ensemble_is_its_members_one_by_one():
     params = jax.jit(ensemble.init)(jax.random.key(0), batch.obs, batch.action)
     inner = jax.tree.map(np.asarray, params["params"]["ActionCritic_0"])
 
-    @jax.jit
     def together(params):
         few, some = ensembles.members(ensemble, params, jnp.array([3, 1]))
-        return [
-            network.apply(x, batch.obs, batch.action)
-            for network, x in ((ensemble, params), (few, some))
-        ]
+        given = batch.obs, batch.action
+        return ensemble.apply(params, *given), few.apply(some, *given)
 
-    values, chosen = together(params)
+    values, chosen = compiled(together, params)
     assert values.shape == (4, N)
     apply = jax.jit(make_critic().apply)
     for index in range(4):
@@ -124,20 +119,19 @@ def test_an_ensemble_is_its_members_one_by_one():
     kernel = np.asarray(inner["MLP_0"]["Dense_1"]["kernel"])
     assert np.abs(kernel[0] - kernel[1]).max() > 0.1
     np.testing.assert_allclose(kernel[2].T @ kernel[2], 2 * np.eye(5), atol=1e-5)
-    np.testing.assert_allclose(chosen, np.asarray(values)[[3, 1]], rtol=1e-5)
+    np.testing.assert_allclose(chosen, values[[3, 1]], rtol=1e-5)
 
 
 def test_the_target_of_redq_is_the_smallest_of_the_drawn_critics():
     parts, learner = make(td3, TD3.replace(**REDQ, policy_noise=0.0))
     batch, slow = make_batch(), learner.target_params
     subset, seen = jnp.array([3, 1]), set()
-
-    @jax.jit
-    def acted():
-        target = td3.td_target(parts, slow, batch, jnp.zeros((N, 1)), subset)
-        return target, parts.actor.apply(slow["actor"], batch.next_obs)
-
-    target, action = acted()
+    target, action = compiled(
+        lambda: (
+            td3.td_target(parts, slow, batch, jnp.zeros((N, 1)), subset),
+            parts.actor.apply(slow["actor"], batch.next_obs),
+        )
+    )
     batch, critics = jax.tree.map(np.asarray, (batch, slow["critics"]))
     for n in range(N):
         values = [
@@ -199,13 +193,12 @@ def test_all_of_two_critics_are_the_algorithm_itself(config):
 def test_the_target_of_tqc_is_the_textbooks():
     parts, learner = make(sac, SAC.replace(**TQC))
     batch, noise = make_batch(), 0.7 * jax.random.normal(jax.random.key(3), (N, 1))
-
-    @jax.jit
-    def acted():
-        target = sac.td_target(parts, learner, batch, noise)
-        return target, parts.actor.apply(learner.params["actor"], batch.next_obs)
-
-    target, outputs = jax.tree.map(np.asarray, acted())
+    target, outputs = compiled(
+        lambda: (
+            sac.td_target(parts, learner, batch, noise),
+            parts.actor.apply(learner.params["actor"], batch.next_obs),
+        )
+    )
     assert target.shape == (3 * (4 - 1), N)
     batch, noise, slow, temperature = jax.tree.map(
         np.asarray,
@@ -232,18 +225,13 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
     config = SAC.replace(**TQC)
     parts, learner = make(sac, config)
     batch, noise = make_batch(), jnp.zeros((2, N, 1))
-
-    @jax.jit
-    def learn():
-        critics = learner.params["critics"]
-        at = StepCount(jnp.uint32(0))
-        return (
+    target, theta, (td_error, metrics) = compiled(
+        lambda: (
             sac.td_target(parts, learner, batch, noise[0]),
-            parts.critics.apply(critics, batch.obs, batch.action),
-            sac.learn(parts, learner, batch, noise, at)[1:],
+            parts.critics.apply(learner.params["critics"], batch.obs, batch.action),
+            sac.learn(parts, learner, batch, noise, StepCount(jnp.uint32(0)))[1:],
         )
-
-    target, theta, (td_error, metrics) = jax.tree.map(np.asarray, learn())
+    )
     tau = (2 * np.arange(4) + 1) / 8
     error = np.asarray(target)[None, :, :, None] - np.asarray(theta)[:, None]
     huber = np.where(np.abs(error) < 1, 0.5 * error**2, np.abs(error) - 0.5)
@@ -334,8 +322,7 @@ def test_priorities_are_the_mean_absolute_errors_of_the_critics():
     assert metrics["gradient_steps"] == 1
     parts = td3.build(config, resolve_env(config))
 
-    @jax.jit
-    def error_of_items(items):
+    def error_of(items):
         discount, weight = 0.99 * (1.0 - items.terminated), jnp.ones(32)
         given = items.obs, items.action
         batch = Batch(*given, items.reward, items.next_obs, discount, weight)
@@ -343,7 +330,7 @@ def test_priorities_are_the_mean_absolute_errors_of_the_critics():
         values = parts.critics.apply(before.params["critics"], *given)
         return sum(jnp.abs(target - one) for one in values) / len(values)
 
-    error = np.asarray(error_of_items(replay.in_order(after.buffer)))
+    error = compiled(error_of, replay.in_order(after.buffer))
     expected = (error + 1e-6) ** 0.7
     found = np.asarray(after.priorities.p).reshape(-1)
     learned = found != 1.0

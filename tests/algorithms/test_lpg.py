@@ -1,5 +1,7 @@
 """The learned policy gradient: its update in closed forms, rules and meta-gradient."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ from purerl.algorithms import lpg, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.rules import ActorCriticRule, LPGRule, ReturnRule, RuleInputs, Targets
-from tests.algorithms.agents import agent_of, samples_of
+from tests.algorithms.agents import agent_of, compiled, samples_of
 from tests.helpers import assert_same_bits
 
 NETWORKS = {"num_envs": 2, "num_steps": 32, "hidden_sizes": (5,), "num_evaluations": 0}
@@ -119,14 +121,9 @@ def test_the_prediction_moves_along_the_divergence_in_closed_form(played):
     parts, state, collected = played
     rule = LPGRule.make(4, SIZE, 5, seed=2)
     there = with_config(parts, rule=rule, prediction_coef=0.7)
-
-    @jax.jit
-    def predictions(state, transitions):
-        inputs = lpg.rule_inputs(there, state, transitions)
-        return inputs.log_prediction, rule(inputs).log_prediction
-
-    found = predictions(state, collected.transitions)
-    log_y, log_q = (np.asarray(x, float) for x in found)
+    inputs = compiled(partial(lpg.rule_inputs, there), state, collected.transitions)
+    log_y = np.asarray(inputs.log_prediction, float)
+    log_q = np.asarray(compiled(rule.__call__, inputs).log_prediction, float)
     y = np.exp(log_y)
     np.testing.assert_allclose(y.sum(-1), 1.0, rtol=1e-5)
     divergence = (y * (log_y - log_q)).sum(-1, keepdims=True)
@@ -144,15 +141,10 @@ def test_the_policy_moves_along_the_weighted_score_in_closed_form(played):
     parts, state, collected = played
     there = with_config(parts, prediction_coef=0.0)
     transitions = collected.transitions
-
-    @jax.jit
-    def outputs(state, transitions):
-        logits = parts.actor.apply(state.params["actor"], transitions.obs)
-        weight = RULE(lpg.rule_inputs(there, state, transitions)).policy
-        return weight, jax.nn.softmax(logits)
-
-    weight, pi = map(np.asarray, outputs(state, transitions))
-    score = np.eye(2)[transitions.action] - pi
+    inputs = compiled(partial(lpg.rule_inputs, there), state, transitions)
+    weight = compiled(RULE.__call__, inputs).policy
+    logits = compiled(parts.actor.apply, state.params["actor"], transitions.obs)
+    score = np.eye(2)[transitions.action] - special.softmax(logits, -1)
     expected = (weight[..., None] * score).mean((0, 1))
     step = moved(state, learned(there, state, collected)[0])
     bias = step["actor"]["params"]["Dense_0"]["bias"]
@@ -165,8 +157,8 @@ def test_the_entropy_bonus_flattens_the_policy(played):
     # dH / d logits = -pi (log pi + H).
     parts, state, collected = played
     there = with_config(parts, rule=Share(), prediction_coef=0.0, entropy_coef=0.5)
-    apply = jax.jit(parts.actor.apply)
-    logits = apply(state.params["actor"], collected.transitions.obs)
+    obs = collected.transitions.obs
+    logits = compiled(parts.actor.apply, state.params["actor"], obs)
     log_pi = special.log_softmax(np.asarray(logits, float), -1)
     pi = np.exp(log_pi)
     slope = -pi * (log_pi - (pi * log_pi).sum(-1, keepdims=True))
@@ -297,9 +289,8 @@ def test_a_rule_with_silent_outputs_is_its_base():
     base = ActorCriticRule(low=-1.0, high=2.0)
     rule = LPGRule.make(4, SIZE, 5, init="zeros", base=base)
     inputs = random_inputs("..T.")
-    both, known, alone = jax.jit(
-        lambda inputs: [each(inputs) for each in (rule, base, rule.replace(base=None))]
-    )(inputs)
+    rules = rule, base, rule.replace(base=None)
+    both, known, alone = compiled(lambda x: [each(x) for each in rules], inputs)
     np.testing.assert_array_equal(both.policy, known.policy)
     np.testing.assert_allclose(both.log_prediction, known.log_prediction, atol=1e-6)
     np.testing.assert_array_equal(alone.policy, 0.0)

@@ -13,6 +13,7 @@ from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.learning.branches import StepCount
 from purerl.losses import mpo as losses
+from tests.algorithms.agents import compiled
 
 EPSILON = 0.1
 BOUNDS = losses.Bounds(weights=EPSILON, mean=0.02, std=1.0)
@@ -168,19 +169,15 @@ def test_the_target_is_the_expectation_over_all_actions():
     )
     targets = {**state.target_params, "actor": actor}
     key = jax.random.key(0)
-
-    @jax.jit
-    def evaluate(params, targets):
-        return (
+    target, improvement, policy, pair, values = compiled(
+        lambda: (
             mpo.td_target(parts, targets, batch, key),
             mpo.improve(parts, targets, duals, batch.obs, key),
             jax.nn.softmax(parts.actor.apply(targets["actor"], next_obs)),
             parts.critics.apply(targets["critics"], next_obs),
-            parts.critics.apply(params["critics"], obs),
+            parts.critics.apply(state.params["critics"], obs),
         )
-
-    found = jax.tree.map(np.asarray, evaluate(state.params, targets))
-    target, improvement, policy, pair, values = found
+    )
     smaller = np.minimum(*pair)
     expected = reward + discount * (policy * smaller).sum(1)
     np.testing.assert_allclose(target, expected, rtol=1e-5)

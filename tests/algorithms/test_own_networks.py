@@ -11,6 +11,7 @@ from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.config import ConfigError
 from purerl.train import bind
 from tests import nets
+from tests.algorithms.agents import compiled
 from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
@@ -100,7 +101,6 @@ def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
     shared = policy_gradient.make_agent(bound.config, bound.env)
     torso = networks.make_torso("mlp", (4,), (4,), "tanh")
 
-    @jax.jit
     def outputs(key):
         params = on_policy.init(shared, lambda params: (), key).params
         obs = jax.random.normal(key, (5, 2, 4))
@@ -112,7 +112,7 @@ def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
             shared.actor.apply(params["actor"], obs),
         )
 
-    value, logits, expected, other = outputs(key)
+    value, logits, expected, other = compiled(outputs, key)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(logits, other, rtol=1e-5, atol=1e-7)
 

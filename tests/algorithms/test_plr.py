@@ -19,6 +19,7 @@ from purerl.keys import update_keys
 from purerl.learning.returns import gae
 from purerl.replay import levels
 from purerl.train import bind
+from tests.algorithms.agents import compiled
 from tests.helpers import slow_but
 
 SIZE, LIMIT, ENVS, STEPS, CAPACITY, UPDATES = 4, 10, 4, 12, 12, 8
@@ -191,7 +192,6 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     state, after = (at(states, index) for index in (0, 1))
     parts = agent_with()
 
-    @jax.jit
     def scores(state, levels_now):
         keys = update_keys(state, 8)
         begun = put_into(state, jax.tree.map(lambda x: x[:ENVS], levels_now), keys[7])
@@ -215,7 +215,7 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
         )
         return best, jnp.maximum(traces, 0).mean(0)
 
-    best, expected = scores(state, after.level_buffer.levels)
+    best, expected = compiled(scores, state, after.level_buffer.levels)
     np.testing.assert_allclose(after.level_buffer.score[:ENVS], expected, atol=1e-6)
     np.testing.assert_allclose(after.level_buffer.best_return[:ENVS], best)
     np.testing.assert_allclose(metrics["level_score"][0], expected.mean(), atol=1e-6)
@@ -292,7 +292,6 @@ def test_a_replayed_level_has_its_new_score_and_time(robust):
 def test_the_new_score_of_a_level_is_by_its_highest_return_so_far(last):
     parts = agent_with()
 
-    @jax.jit
     def scores(state):
         collected = on_policy.collect(parts, state, update_keys(state, 8)[:3])
         return [
@@ -300,7 +299,7 @@ def test_the_new_score_of_a_level_is_by_its_highest_return_so_far(last):
             for best in (-jnp.inf, 100.0)
         ]
 
-    low, high = jax.tree.map(np.asarray, scores(last))
+    low, high = compiled(scores, last)
     np.testing.assert_array_equal(high.best_return, 100.0)
     np.testing.assert_allclose(
         high.score - low.score, 100.0 - low.best_return, rtol=1e-4

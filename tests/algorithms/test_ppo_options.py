@@ -11,7 +11,7 @@ import purerl
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import minibatches, optimiser
 from purerl.optimisers import SGD
-from tests.algorithms.agents import agent_of
+from tests.algorithms.agents import agent_of, compiled
 from tests.helpers import tiny_config
 
 PPO = tiny_config(total_timesteps=96, num_evaluations=0, anneal_learning_rate=False)
@@ -106,16 +106,15 @@ def test_both_step_sizes_decay():
 def test_advantages_may_be_standardised_over_the_whole_batch():
     config = PPO.replace(normalize_whole_batch=True)
 
-    @jax.jit
-    def advantages():
-        state = purerl.make_algorithm(PPO).init(jax.random.key(0))
-        played = on_policy.collect(agent_of(PPO), state, jax.random.key(1))
+    def advantages(key):
+        state = purerl.make_algorithm(PPO).init(key)
+        played = on_policy.collect(agent_of(PPO), state, key)
         return [
             ppo.targets(agent_of(each), state, played)[0].advantage
             for each in (config, PPO)
         ]
 
-    found, given = map(np.asarray, advantages())
+    found, given = compiled(advantages, jax.random.key(0))
     np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
     np.testing.assert_allclose(found.std(), 1.0, rtol=1e-5)
     np.testing.assert_allclose(found, (given - given.mean()) / given.std(), rtol=1e-3)

@@ -8,7 +8,7 @@ import numpy as np
 import purerl
 from purerl.algorithms import on_policy, pqn
 from tests import nets
-from tests.algorithms.agents import agent_of, algorithm_of, rows_of
+from tests.algorithms.agents import agent_of, algorithm_of, compiled, rows_of
 
 FIELDS = {
     "env": "probe/chain",  # terminations and truncations
@@ -39,7 +39,6 @@ def rolled(config):
 def test_values_targets_and_loss_are_those_of_a_plain_loop():
     parts, state, played = rolled(CONFIG)
 
-    @jax.jit
     def learned_from(state, played):
         rows, core = rows_of(pqn, parts, state, played), state.params["core"]
         features = [
@@ -48,7 +47,7 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
         ]
         return rows.batch.target, features, pqn.loss(parts, state.params, rows)[0]
 
-    targets, features, found = jax.tree.map(np.asarray, learned_from(state, played))
+    targets, features, found = compiled(learned_from, state, played)
     transitions, memories = jax.tree.map(
         np.asarray, (played.transitions, played.memories)
     )

@@ -11,7 +11,7 @@ from scipy import stats
 import purerl
 from purerl.acting.rollout import Transition
 from purerl.algorithms import vpg
-from tests.algorithms.agents import agent_of, samples_of
+from tests.algorithms.agents import agent_of, compiled, samples_of
 
 
 def small(**fields):
@@ -181,13 +181,12 @@ def judged(rollout, **fields):
     config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
     parts = agent_of(config)
 
-    @jax.jit
     def judge(state):
         critic = partial(parts.critic.apply, state.params["critic"])
         values = [critic(x)[:, 0] for x in (rollout.obs, rollout.next_obs)]
         return samples_of(vpg, parts, state, rollout), *values
 
-    return jax.tree.map(np.asarray, judge(init(config)))
+    return compiled(judge, init(config))
 
 
 def by_hand(next_value):
