@@ -184,7 +184,7 @@ def measure_wide(asked: bench.Asked) -> list[bench.Row]:
     ours = purerl.SACConfig(
         **ON_TASK | brax_peer.sac_fields(numbers), hidden_sizes=SIZES_OF_WIDE
     )
-    configs = {"purerl": ours}
+    configs: dict[str, purerl.TrainConfig] = {"purerl": ours}
     for name, changes in WIDE.items():
         changes = ON_TASK | {"total_timesteps": 4 * steps} | changes
         configs[name] = presets.load(name).replace(**changes)
