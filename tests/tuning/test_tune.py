@@ -234,9 +234,12 @@ def stopped_at(call, monkeypatch):
 @pytest.mark.parametrize(
     ("pruner", "call", "sampler"),
     [
-        *(("hyperband", call, "random") for call in (3, 26)),
-        *(("median", call, "random") for call in (3, 22, 26)),
+        ("hyperband", 3, "random"),
+        ("median", 26, "random"),
         ("hyperband", 22, "tpe"),
+        pytest.param("hyperband", 26, "random", marks=pytest.mark.slow),
+        pytest.param("median", 3, "random", marks=pytest.mark.slow),
+        pytest.param("median", 22, "random", marks=pytest.mark.slow),
     ],
 )
 def test_a_study_that_was_stopped_has_the_same_trials(
