@@ -231,8 +231,9 @@ def test_an_algorithm_of_ones_own_may_show_its_transitions():
         with_metrics(fake(None), (seen,), (), None).step(jnp.int32(4))
 
 
-def test_an_agent_on_two_devices_has_the_mean_of_its_parts(config):
-    short = config.replace(metrics=(mean_action,), total_timesteps=32)
+def test_an_agent_on_two_devices_has_the_mean_of_its_parts():
+    once = {"total_timesteps": 32, "num_evaluations": 0}
+    short = small("vpg", metrics=(mean_action,), **once)
     spread, alone = (
         jax.jit(make(short))(jax.random.key(0)).metrics["mean_action"]
         for make in (purerl.data_parallel, purerl.make_train)
