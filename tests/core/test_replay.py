@@ -169,7 +169,7 @@ def test_windows_equal_a_plain_loop_over_everything_that_happened(n, sizes):
     steps = random_steps(capacity + n, total)
     buffer = filled(steps, capacity, num_envs)
     numbers = np.arange(total - capacity, total - margin, dtype=np.uint32)
-    window = gather_n_step(buffer, jnp.asarray(numbers), n, num_envs, 0.9)
+    window = jax.device_get(gather_n_step(buffer, numbers, n, num_envs, 0.9))
     np.testing.assert_array_equal(window.first.obs, steps.obs[numbers])
     assert window.next_obs.dtype == np.uint8
     for i, number in enumerate(numbers):
@@ -206,7 +206,8 @@ def test_batches_are_windows_of_what_has_happened_up_to_the_newest(prioritised, 
     numbers, weight = jax.jit(drawn.sample)(priorities, noise, jnp.uint32(added))
     complete = range(max(0, added - capacity), added - (n - 1) * num_envs)
     assert sorted(set(np.asarray(numbers).tolist())) == list(complete)
-    batch = drawn.batch(buffer, numbers, weight, lambda obs: obs)
+    gathered = jax.jit(lambda *args: drawn.batch(*args, lambda obs: obs))
+    batch = jax.device_get(gathered(buffer, numbers, weight))
     for place, number in enumerate(np.asarray(numbers)[::50]):
         reward, discount, last, terminated = slow_window(
             steps, number, n, num_envs, 0.5

@@ -18,7 +18,7 @@ from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
 HERE = __name__
 RATE = purerl.loguniform(1e-4, 1e-2)
-QUIET = {"segment_updates": 5, "progress": False}
+QUIET = {"segment_updates": 5, "lanes": 2, "progress": False}
 
 
 def earned(state, batch, metrics):
@@ -162,8 +162,9 @@ def test_searches_can_seek_them(config):
 
 
 def test_studies_and_comparisons_keep_them(config, tmp_path):
-    options = {"trials": 2, "seeds": 2, "reports": 2, "holdout_seeds": 0}
-    options["progress"] = False
+    # Of segments as long as those of the sweep, which are of the same program.
+    options = {"trials": 2, "seeds": 2, "reports": 4, "holdout_seeds": 0}
+    options |= {"lanes": 2, "progress": False}
     out = tmp_path / "tuned"
     tuned = purerl.tune(config, {"learning_rate": RATE}, out=out, **options)
     first = tuned.rows[0].metrics
@@ -171,8 +172,8 @@ def test_studies_and_comparisons_keep_them(config, tmp_path):
     assert first["earned"] == 32 and first["parity.odd"] == 1
     assert purerl.load(out).rows[0].metrics == first
 
-    variants = {"a": {}, "b": {"gamma": 0.9}}
-    asked = {"seeds": 2, "measures": ("parity.odd", "earned"), "progress": False}
+    variants = {"a": {}, "b": {"learning_rate": 1e-3}}
+    asked = {"seeds": 2, "measures": ("parity.odd", "earned"), **QUIET}
     compared = purerl.compare(config, variants, **asked)
     assert {row.mean for row in compared.rows if row.measure == "earned"} == {32}
     assert "earned: an own metric" in str(compared.table().caption)
