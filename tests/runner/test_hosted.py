@@ -427,12 +427,12 @@ def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys)
     assert result.best().score == 1_200
     said = "1 evaluation of 2 episodes of at most 27,000 steps"
     assert said in " ".join(capsys.readouterr().err.split())
-    short = config.replace(total_timesteps=1_200, eval_max_steps=700)
+    short = config.replace(num_steps=8, total_timesteps=16, eval_max_steps=100)
     cut = purerl.run(short, progress=False)
-    assert cut.best().score == 700
+    assert cut.best().score == 100
     np.testing.assert_array_equal(cut.evaluation["cut_episodes"], [[2]])
     assert run_table(cut).caption == (
-        "2 of 2 episodes still ran after 700 steps and count with what they had "
+        "2 of 2 episodes still ran after 100 steps and count with what they had "
         "earned (eval_max_steps)"
     )
 

@@ -231,6 +231,7 @@ def stopped_at(call, monkeypatch):
     monkeypatch.setattr(Study, "report", counted)
 
 
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize(
     ("pruner", "call", "sampler"),
     [
@@ -379,6 +380,7 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
     assert folder_page(out).exists()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
     """Another study or width is refused in words, and what is there stays."""
     out = tmp_path / "study"
