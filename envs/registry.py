@@ -198,6 +198,11 @@ def _entry(id: Any) -> _Entry:
     if id not in _ENTRIES and ":" in str(id):
         return _Entry(_by_path(id), "registered")
     if id not in _ENTRIES:
+        if not isinstance(id, str):
+            raise ValueError(
+                f"id must be a string, got {id!r}; a config takes an environment "
+                "object as it is: PPOConfig(env=...)."
+            )
         raise ValueError(_unknown_id(id, known))
     entry = _ENTRIES[id]
     if isinstance(entry.factory, str):

@@ -685,13 +685,13 @@ def parameters_finite(state: Any) -> Array:
     Args:
         state: State of one agent; what it holds under `params` is looked at.
     """
-    # One sum over all of them: each layer's own would be kernels of its own.
-    finite = [
-        jnp.isfinite(leaf).ravel()
+    # One kernel for all of them: XLA would take a sum of joined flags apart by layers.
+    numbers = [
+        leaf.ravel()
         for leaf in jax.tree.leaves(getattr(state, "params", ()))
         if jnp.issubdtype(leaf.dtype, jnp.floating)
     ]
-    return jnp.concatenate([*finite, jnp.ones(1, bool)]).all()
+    return jnp.isfinite(jnp.concatenate([*numbers, jnp.zeros(1)])).all()
 
 
 def evaluate_afresh(

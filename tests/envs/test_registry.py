@@ -54,6 +54,7 @@ WRONG = [
     ("Breakout", {}, "Did you mean 'Breakout-MinAtar"),
     ("craftax-symbolic", {}, "Did you mean 'craftax/Craftax-Symbolic-v1"),
     ("qqqqqqqq", {}, r"registered\. `envs.*craftax/NAME, jumanji/NAME, play"),
+    (envs.CartPole(), {}, r"id must be a string, got CartPole\(\); a config takes"),
     ("Doors-v0", {"doors": 2}, r"\['doors'\].*it takes size, num_doors, obs"),
     ("DeepSea-bsuite", {"depth": 4}, r"options of DeepSea-bsuite were \['depth'\]"),
     ("Doors-v0", {"size": (2, 5)}, "size must be at least 3 x 2"),
