@@ -21,6 +21,16 @@ HALFCHEETAH: dict[str, Any] = {
     "entropy_cost": 1e-3,
     "reward_scaling": 1.0,
 }
+# SAC at a size for a few cores.
+SAC: dict[str, Any] = {
+    "num_envs": 16,
+    "grad_updates_per_step": 4,
+    "batch_size": 256,
+    "learning_rate": 1e-3,
+    "discounting": 0.99,
+    "reward_scaling": 1.0,
+    "normalize_observations": True,
+}
 
 
 def patch_jax() -> None:
@@ -53,6 +63,28 @@ def ppo_fields(numbers: dict[str, Any]) -> dict[str, Any]:
         "learning_rate": numbers["learning_rate"],
         "entropy_coef": numbers["entropy_cost"],
         "anneal_learning_rate": False,
+    }
+
+
+def sac_fields(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of purerl's SAC with brax's numbers.
+
+    brax's target entropy is half of the number of actions, its temperature has a step
+    size of its own, and its untrained policy fills the buffer.
+    """
+    return {
+        "total_timesteps": numbers["num_timesteps"],
+        "num_envs": numbers["num_envs"],
+        "gamma": numbers["discounting"],
+        "learning_rate": numbers["learning_rate"],
+        "gradient_steps": numbers["grad_updates_per_step"],
+        "batch_size": numbers["batch_size"],
+        "buffer_size": numbers["max_replay_size"],
+        "learning_starts": numbers["min_replay_size"],
+        "random_steps": 0,
+        "entropy_per_dimension": -0.5,
+        "temperature_learning_rate": 3e-4,
+        "normalize_observations": numbers["normalize_observations"],
     }
 
 

@@ -30,6 +30,7 @@ from frame import Asked as Asked
 from frame import Words as Words
 from frame import child as child
 from frame import cores, cpu_model
+from frame import interval_text as interval_text
 from frame import markdown as markdown
 from frame import options as options
 from frame import read as read

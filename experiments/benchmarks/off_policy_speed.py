@@ -1,4 +1,4 @@
-"""The speed of TD3, SAC and DQN, next to Stable-Baselines3, sbx and rejax, in one run.
+"""The speed of TD3, SAC and DQN, next to their peers, in one run.
 
     experiments/benchmarks/setup_peers.sh
     python experiments/benchmarks/off_policy_speed.py --rounds 3 --out results/off
@@ -9,6 +9,14 @@ gradient step each, at the settings that rejax's DQN can have too (two layers of
 target moves every 10 environment steps). Contenders take turns, each with the machine
 for itself; compilation and warm-up are apart; a figure is a ratio of medians. A peer's
 environment is its own (Gymnasium's in Python; gymnax's).
+
+Wide: SAC with the numbers of brax's own on brax's inverted double pendulum, by purerl,
+rejax and brax, and purerl's presets for hundreds of environments with four times the
+steps. A round is another seed; returns are of 16 episodes at the end, of the policy's
+mean (rejax: of its samples).
+
+    NPROC=1 taskset -c 0 python experiments/benchmarks/off_policy_speed.py \
+        --only wide --rounds 5
 """
 
 from contextlib import ExitStack
@@ -17,8 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import bench
+import brax_peer
+import numpy as np
 
 import purerl
+from purerl import presets
 
 ACTOR_CRITICS = {"td3": purerl.TD3Config, "sac": purerl.SACConfig}
 SIZES = {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4}
@@ -39,6 +50,22 @@ DQN = purerl.DQNConfig(
     eval_episodes=1,
     eval_max_steps=1,
 )
+WIDE_STEPS, SIZES_OF_WIDE = 100_000, (128, 128)
+TASK = ("inverted_double_pendulum", "spring")
+ON_TASK = {
+    "env": f"brax/{TASK[0]}",
+    "env_kwargs": {"backend": TASK[1]},
+    "normalize_observations": True,
+    "reset_scheme": "pool",
+    "num_evaluations": 1,
+    "eval_episodes": 16,
+    "eval_share": 1.0,
+}
+# purerl's preset -> what it needs here.
+WIDE: dict[str, dict[str, Any]] = {
+    "sac-swingup-wide": {},
+    "td3-swingup-wide": {"value_min": -1_000.0, "value_max": 1_000.0},
+}
 ARTICLE = 15_807  # steps per second of the source article's DQN, its own hardware
 
 
@@ -126,10 +153,80 @@ def measure_dqn(asked: bench.Asked) -> list[bench.Row]:
     ]
 
 
+def brax_sac(numbers: dict[str, Any], seed: int) -> bench.Run:
+    """Train brax's SAC; its seconds are those of its rate, without compilation."""
+    seen = brax_peer.train(
+        TASK,
+        "SAC",
+        SIZES_OF_WIDE,
+        **numbers,
+        deterministic_eval=True,
+        num_evals=5,
+        num_eval_envs=16,
+        episode_length=1_000,
+        seed=seed,
+    )
+    last = seen[-1][1]
+    rate = float(last["training/sps"])
+    return bench.Run(
+        numbers["num_timesteps"] / rate, float(last["eval/episode_reward"])
+    )
+
+
+def measure_wide(asked: bench.Asked) -> list[bench.Row]:
+    """SAC of three libraries with the same numbers, and purerl's wide presets."""
+    steps = asked.wide_steps
+    numbers = brax_peer.SAC | {
+        "num_timesteps": steps,
+        "min_replay_size": 5_000,
+        "max_replay_size": steps,
+    }
+    ours = purerl.SACConfig(
+        **ON_TASK | brax_peer.sac_fields(numbers), hidden_sizes=SIZES_OF_WIDE
+    )
+    configs: dict[str, purerl.TrainConfig] = {"purerl": ours}
+    for name, changes in WIDE.items():
+        changes = ON_TASK | {"total_timesteps": 4 * steps} | changes
+        configs[name] = presets.load(name).replace(**changes)
+    score = lambda found: float(np.mean(found.evaluation["episode_return"][-1]))  # noqa: E731
+    measures = {name: bench.train(of, score=score)[0] for name, of in configs.items()}
+    measures["brax"] = partial(brax_sac, numbers)
+    sac = {
+        "env": ON_TASK["env"],
+        "env_params": ON_TASK["env_kwargs"],
+        "normalize_observations": True,
+        "total_timesteps": steps // 16 * 16,
+        "num_envs": 16,
+        "num_epochs": 4,  # Gradient steps per round of all environments.
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "gamma": 0.99,
+        "fill_buffer": 5_000,
+        "buffer_size": steps,
+        "hidden_layer_sizes": SIZES_OF_WIDE,
+    }
+    with ExitStack() as stack:
+        request = {"agents": 1, "devices": 1, "sac": sac}
+        measures["rejax"], _ = bench.peer_program(stack, asked.peers, **request)
+        runs = bench.alternate(measures, asked.rounds)
+    returns = {who: [run.score for run in found] for who, found in runs.items()}
+    ended = (f"{who} {bench.interval_text(x, 0)}" for who, x in returns.items())
+    note = f"returns: {'; '.join(ended)}; {bench.cpu_seconds(runs)}"
+    seconds = {who: bench.seconds_of(found) for who, found in runs.items()}
+    mine, title = seconds.pop("purerl"), f"SAC, {steps:,} steps of {TASK[0]}"
+    named = {
+        who: f"{who}, {4 * steps:,} steps" if who in WIDE else who for who in seconds
+    }
+    rows = [bench.beside(title, "s", mine, x, named[who]) for who, x in seconds.items()]
+    rows[0].note = note
+    return rows
+
+
 SECTIONS = {
     "dqn": measure_dqn,
     "td3": partial(measure_actor_critic, "td3"),
     "sac": partial(measure_actor_critic, "sac"),
+    "wide": measure_wide,
 }
 
 
@@ -137,16 +234,19 @@ def main() -> None:
     """Measure the sections that were asked for and print one table."""
     asked = bench.options(
         __doc__,
-        only=(list(SECTIONS), SECTIONS),
+        only=(["dqn", "td3", "sac"], SECTIONS),
         rounds=(3, "turns of each"),
         steps=(2_000, "of TD3 and SAC"),
+        wide_steps=WIDE_STEPS,
         agents=8,
         lanes=(1, "width of their blocks"),
         peers=bench.PEERS,
         sb3=bench.SB3,
         out=(Path, "write OUT.md and OUT.json"),
     )
-    peers = {"peer_rejax.py": asked.peers, "peer_sb3.py": asked.sb3}
+    rejax, sb3 = ("peer_rejax.py", asked.peers), ("peer_sb3.py", asked.sb3)
+    has_rejax = ("dqn", "wide")
+    peers = dict(rejax if name in has_rejax else sb3 for name in asked.only)
     bench.measure_sections(asked, SECTIONS, peers)
 
 

@@ -78,7 +78,7 @@ def make_score(algo: Any, name: str) -> Callable[[Any, jax.Array], jax.Array]:
             return algo.actor.apply(params, obs[None], method="_action_dist").mode()[0]
 
         act = most_likely if name == "ppo" else algo.make_act(state)
-        _, returns = evaluate(act, key, algo.env, algo.env_params, EVAL_EPISODES, 500)
+        _, returns = evaluate(act, key, algo.env, algo.env_params, EVAL_EPISODES, 1_000)
         return returns.mean()
 
     return score
@@ -106,7 +106,8 @@ class Case:
             train = train_of(purejaxrl=purejaxrl)
         else:
             ((name, chosen),) = numbers.items()
-            is_scored = chosen.get("env", SCORED) == SCORED and name in ("ppo", "dqn")
+            env = chosen.get("env", SCORED)
+            is_scored = (env == SCORED and name in ("ppo", "dqn")) or "brax" in env
             algo = make(name, chosen)
             train = algo.train
             if is_scored:

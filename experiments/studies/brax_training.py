@@ -42,16 +42,10 @@ PPO: dict[str, Any] = {
     "normalize_observations": True,
 }
 SAC: dict[str, Any] = {
+    **brax_peer.SAC,
     "num_timesteps": 160_000,
-    "num_envs": 16,
-    "grad_updates_per_step": 4,
-    "batch_size": 256,
-    "learning_rate": 1e-3,
-    "discounting": 0.99,
     "min_replay_size": 10_000,
     "max_replay_size": 160_000,
-    "reward_scaling": 1.0,
-    "normalize_observations": True,
 }
 SIZES = (128, 128)
 QUICK = {
@@ -97,9 +91,7 @@ def config_of(algorithm: str, quick: bool) -> Any:
     common: dict[str, Any] = {
         "env": f"brax/{task}",
         "env_kwargs": {"backend": backend},
-        "total_timesteps": given["num_timesteps"],
         "hidden_sizes": (8, 8) if quick else SIZES,
-        "normalize_observations": given["normalize_observations"],
         "reset_scheme": "pool",
         "reset_pool_size": given["num_envs"],
         "num_evaluations": EVALUATIONS,
@@ -108,25 +100,16 @@ def config_of(algorithm: str, quick: bool) -> Any:
         "eval_max_steps": 10 if quick else 0,
     }
     if algorithm == "SAC":
-        # brax's target entropy is half of the number of actions, its temperature has a
-        # step size of its own, and its untrained policy fills the buffer.
         return purerl.SACConfig(
             **common,
-            num_envs=given["num_envs"],
-            gamma=given["discounting"],
-            learning_rate=given["learning_rate"],
-            gradient_steps=given["grad_updates_per_step"],
-            batch_size=given["batch_size"],
-            buffer_size=given["max_replay_size"],
-            learning_starts=given["min_replay_size"],
-            random_steps=0,
+            **brax_peer.sac_fields(given),
             rounds_per_update=4 if quick else 100,
-            entropy_per_dimension=-0.5,
-            temperature_learning_rate=3e-4,
         )
     return purerl.PPOConfig(
         **common,
         **brax_peer.ppo_fields(given),
+        total_timesteps=given["num_timesteps"],
+        normalize_observations=given["normalize_observations"],
         policy_loss=purerl.losses.ClipDrift(clip_eps=given["clipping_epsilon"]),
         value_loss=purerl.losses.SquaredError(),
         optimiser=purerl.optimisers.Adam(eps=1e-8),
