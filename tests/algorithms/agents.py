@@ -1,8 +1,16 @@
 """On-policy agents in the hands of tests: the phases of an update one by one."""
 
+import jax
+import numpy as np
+
 from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.rollout import Played
 from purerl.algorithms import entry_of, on_policy, ppo
+
+
+def compiled(function, *args):
+    """What a function returns, compiled as one program, as arrays of numpy."""
+    return jax.tree.map(np.asarray, jax.jit(function)(*args))
 
 
 def agent_of(config, make_agent=ppo.make_agent):

@@ -1,5 +1,7 @@
 """Distributions of returns and Munchausen targets, against known values."""
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.losses.quantile import quantile_huber
 from tests import boxes
+from tests.algorithms.agents import compiled
 from tests.algorithms.test_dqn import make_batch
 from tests.helpers import slow_but
 
@@ -26,15 +29,17 @@ CONFIG = purerl.DQNConfig(
 DISTRIBUTIONS = ("categorical", "quantile", "implicit")
 
 
+@cache
 def make(**changes):
     """A parts, the way back from flat parameters, and a learner with two networks."""
     config = CONFIG.replace(**changes)
     parts = dqn.build(config, resolve_env(config))
-    online, target = (dqn.init(parts, jax.random.key(i)).params for i in range(2))
+    init = jax.jit(partial(dqn.init, parts))
+    online, target = (init(jax.random.key(i)).params for i in range(2))
     flat, restore = optimiser.flatten(online)
     # Values of both signs, so that choices differ from sample to sample.
     slow = 2.0 * optimiser.flatten(target)[0]
-    state = dqn.make_optimiser(config, restore).init(flat)
+    state = jax.jit(dqn.make_optimiser(config, restore).init)(flat)
     return parts, restore, dqn.Learner(2.0 * flat, slow, state)
 
 
@@ -64,7 +69,8 @@ def test_the_projection_is_the_papers():
     rows = zip(points, probabilities, strict=True)
     expected = [projected(*row, atoms) for row in rows]
     kind = Categorical(9, -2.0, 2.0)
-    got = kind.target(*map(jnp.float32, (reward, discount, probabilities)))
+    given = map(np.float32, (reward, discount, probabilities))
+    got = np.asarray(jax.jit(kind.target)(*given))
     np.testing.assert_allclose(got, expected, atol=2e-6)
     np.testing.assert_allclose(np.asarray(got).sum(1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(got[1, 1:8], probabilities[1, :7], atol=1e-6)
@@ -78,13 +84,15 @@ def test_the_projection_is_the_papers():
 def test_the_projection_keeps_all_mass_far_from_zero(low, high):
     """The distance of rounded atoms lost up to 6e-3 of it."""
     kind = Categorical(101, low, high)
-    probabilities = jax.random.dirichlet(jax.random.key(0), jnp.ones(101), (64,))
-    discount = jnp.linspace(0.9, 1.0, 64)
-    reward = low * (1.0 - discount) + jnp.linspace(-0.1, 0.1, 64)
-    target = kind.target(reward, discount, probabilities)
-    np.testing.assert_allclose(target.sum(1), 1.0, atol=1e-5)
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(101), 64).astype(np.float32)
+    discount = np.linspace(0.9, 1.0, 64, dtype=np.float32)
+    reward = low * (1 - discount) + np.linspace(-0.1, 0.1, 64, dtype=np.float32)
+    target_of = jax.jit(kind.target)
+    target = target_of(reward, discount, probabilities)
+    np.testing.assert_allclose(np.asarray(target).sum(1), 1.0, atol=1e-5)
     np.testing.assert_allclose(
-        kind.target(0.0 * reward, 1.0 + 0.0 * reward, probabilities),
+        target_of(0 * reward, 1 + 0 * discount, probabilities),
         probabilities,
         atol=5e-3,
     )
@@ -94,7 +102,7 @@ def test_the_loss_of_atoms_is_the_divergence():
     kind = Categorical(3, 0.0, 2.0)
     logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]]))
     target = jnp.array([[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]])
-    loss = kind.loss(logits, target)
+    loss = jax.jit(kind.loss)(logits, target)
     np.testing.assert_allclose(loss, [np.log(2.0), 0.0], atol=1e-6)
     np.testing.assert_allclose(kind.values(logits), [0.75, 1.3], rtol=1e-6)
     np.testing.assert_array_equal(kind.priority(logits, target, loss), loss)
@@ -105,9 +113,9 @@ def test_the_loss_of_atoms_is_the_divergence():
 
 @pytest.mark.parametrize("kappa", [0.5, 2.0])
 def test_the_quantile_huber_loss_is_the_papers(kappa):
-    keys = jax.random.split(jax.random.key(0), 3)
-    quantiles, target = (jax.random.normal(keys[i], (2, 3 + i)) for i in range(2))
-    levels = jax.random.uniform(keys[2], (2, 3))
+    rng = np.random.default_rng(0)
+    quantiles, target = (np.float32(rng.normal(size=(2, 3 + i))) for i in range(2))
+    levels = np.float32(rng.uniform(size=(2, 3)))
     expected = np.zeros(2)
     for n in range(2):
         for i in range(3):
@@ -116,7 +124,7 @@ def test_the_quantile_huber_loss_is_the_papers(kappa):
                 huber = 0.5 * u * u if abs(u) <= kappa else kappa * (abs(u) - kappa / 2)
                 weight = abs(float(levels[n, i]) - (u < 0))
                 expected[n] += weight * huber / kappa / 4
-    got = quantile_huber(quantiles, target, levels, kappa)
+    got = jax.jit(partial(quantile_huber, kappa=kappa))(quantiles, target, levels)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
@@ -159,9 +167,13 @@ def trained(rewards, steps=2000, **changes):
     counts = jnp.arange(steps, dtype=jnp.uint32)
     learner = jax.jit(lambda x: jax.lax.scan(one_step, x, (keys, counts))[0])(learner)
     params = restore(learner.params)
-    levels = parts.kind.acting_levels
-    outputs = dqn.evaluate(parts, params, state, levels)[:, 0]
-    return outputs, dqn.values_of(parts, params, state)[:, 0]
+    found = jax.jit(partial(outputs_and_means, parts))(params, state)
+    return [x[:, 0] for x in found]
+
+
+def outputs_and_means(parts, params, obs):
+    outputs = dqn.evaluate(parts, params, obs, parts.kind.acting_levels)
+    return outputs, dqn.values_of(parts, params, obs)
 
 
 @pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "quantile"))
@@ -182,12 +194,13 @@ def test_quantiles_learn_the_distribution_of_returns(values):
 @pytest.mark.parametrize("values", ["expected", "categorical", "quantile"])
 def test_targets_stay_within_their_bound(values):
     kind = make(values=values, clip_targets=1.5)[0].kind
-    reward = jnp.array([0.5, 9.0, -9.0])
-    likely = jnp.ones((3,) if values == "expected" else (3, ATOMS)) / ATOMS
-    target = kind.target(reward, 0.0 * reward, likely)  # Nothing follows.
+    reward = np.array([0.5, 9.0, -9.0], np.float32)
+    shape = (3,) if values == "expected" else (3, ATOMS)
+    likely = np.full(shape, 1 / ATOMS, np.float32)
+    target = jax.jit(kind.target)(reward, 0 * reward, likely)  # Nothing follows.
     means = {
         "expected": lambda x: x,
-        "categorical": lambda x: x @ kind.atoms,
+        "categorical": lambda x: np.asarray(x) @ np.asarray(kind.atoms),
     }.get(values, lambda x: x.mean(-1))(target)
     np.testing.assert_allclose(means, [0.5, 1.5, -1.5], atol=1e-5)
 
@@ -196,24 +209,21 @@ def test_targets_stay_within_their_bound(values):
 @pytest.mark.parametrize("values", slow_but(DISTRIBUTIONS, "quantile"))
 def test_the_next_action_has_the_largest_mean(values, double):
     parts, restore, learner = make(values=values, double=double)
-    batch, draws = make_batch(), dqn.draw(*make_draw(values=values))
-    target = dqn.td_target(parts, restore, learner, batch, draws)
-    online, slow = (restore(p) for p in (learner.params, learner.target_params))
-    means = [
-        np.asarray(dqn.values_of(parts, params, batch.next_obs))
-        for params in (online, slow)
-    ]
-    best = means[0 if double else 1].argmax(1)
+    batch = make_batch()
+
+    def both(learner):
+        draws = dqn.draw(parts, jax.random.key(3), N)
+        target = dqn.td_target(parts, restore, learner, batch, draws)
+        online, slow = (restore(p) for p in (learner.params, learner.target_params))
+        means = [dqn.values_of(parts, p, batch.next_obs) for p in (online, slow)]
+        outputs = dqn.evaluate(parts, slow, batch.next_obs, draws.levels.target)
+        best = means[0 if double else 1].argmax(1)
+        chosen = parts.kind.distribution(outputs)[jnp.arange(N), best]
+        return target, parts.kind.target(batch.reward, batch.discount, chosen), means
+
+    target, expected, means = compiled(both, learner)
     assert (means[0].argmax(1) != means[1].argmax(1)).any()
-    outputs = dqn.evaluate(parts, slow, batch.next_obs, draws.levels.target)
-    chosen = parts.kind.distribution(outputs)[np.arange(N), best]
-    expected = parts.kind.target(batch.reward, batch.discount, chosen)
     np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-6)
-
-
-def make_draw(**changes):
-    """What `draw` takes."""
-    return make(**changes)[0], jax.random.key(3), N
 
 
 def munchausen_by_hand(now, following, batch, alpha, tau, clip):
@@ -239,16 +249,20 @@ def test_munchausen_targets_are_the_papers(values):
     if levels is not None:  # Those that choose, so that means are of the same numbers.
         levels = jnp.tile(levels, (N, 1))
     draws = dqn.Draws(dqn.action_values.Levels(target=levels))
-    target = dqn.td_target(parts, restore, learner, batch, draws)
     slow = restore(learner.target_params)
-    now, following = (
-        np.asarray(dqn.values_of(parts, slow, obs), np.float64)
-        for obs in (batch.obs, batch.next_obs)
+    target, now, following = compiled(
+        lambda: (
+            dqn.td_target(parts, restore, learner, batch, draws),
+            dqn.values_of(parts, slow, batch.obs),
+            dqn.values_of(parts, slow, batch.next_obs),
+        )
     )
+    now, following = np.float64(now), np.float64(following)
+    batch = jax.tree.map(np.asarray, batch)
     expected = munchausen_by_hand(now, following, batch, 0.8, 0.5, -0.4)
     means = {
         "expected": lambda x: x,
-        "categorical": lambda x: x @ jnp.linspace(-100.0, 100.0, ATOMS),
+        "categorical": lambda x: x @ np.linspace(-100.0, 100.0, ATOMS),
     }.get(values, lambda x: x.mean(-1))(target)
     # A sum over atoms of up to 100 has fewer digits.
     np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-4)
@@ -257,15 +271,16 @@ def test_munchausen_targets_are_the_papers(values):
 
 @pytest.mark.parametrize("std", [0.0, 0.3, 0.75])
 def test_a_number_is_spread_over_the_atoms(std):
-    atoms = jnp.linspace(-2.0, 4.0, 7)
+    atoms = np.linspace(-2.0, 4.0, 7)
     numbers = [-9.0, -2.0, -0.4, 0.5, 1.0, 3.2, 50.0]
     kind = action_values.Categorical(7, -2.0, 4.0)
     # The loss of uniform logits is log 7 less the entropy of the target.
-    loss = kind.loss_of_numbers(jnp.zeros((7, 7)), jnp.array(numbers), std)
+    spread = jax.jit(partial(kind.loss_of_numbers, std=std))
+    loss = spread(jnp.zeros((7, 7)), jnp.array(numbers))
     for index, number in enumerate(numbers):
         number = min(max(number, -2.0), 4.0)
         expected = np.zeros(7)
-        for k, atom in enumerate(np.asarray(atoms)):
+        for k, atom in enumerate(atoms):
             if std:
                 edges = stats.norm.cdf([atom - 0.5, atom + 0.5], number, std)
                 expected[k] = edges[1] - edges[0]
@@ -277,8 +292,10 @@ def test_a_number_is_spread_over_the_atoms(std):
         if not std or -0.5 < number < 2.5:  # The Gaussian is not cut.
             np.testing.assert_allclose(expected @ atoms, number, atol=0.05)
     if std:
-        found = action_values.gaussian(jnp.array(numbers), atoms, std)
-        np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
+        found = jax.jit(action_values.gaussian)(
+            jnp.array(numbers), jnp.array(atoms, jnp.float32), std
+        )
+        np.testing.assert_allclose(np.sum(found, -1), 1.0, rtol=1e-5)
 
 
 # Networks: the split, masks, modules of the user's own.
@@ -289,13 +306,14 @@ def test_advantages_are_centred_output_by_output(values):
     parts, restore, learner = make(values=values, dueling=True)
     obs = jax.random.normal(jax.random.key(5), (3, 4))
     params, levels = restore(learner.params), parts.kind.acting_levels
-    outputs = dqn.evaluate(parts, params, obs, levels)
+    evaluate = jax.jit(partial(dqn.evaluate, parts))
+    outputs = np.asarray(evaluate(params, obs, levels))
     assert outputs.shape == (3, 2, ATOMS if levels is None else 32)
     # The advantages' layer moves no mean over the actions.
     moved = jax.tree.map(lambda x: x, params)
     head = moved["params"]["Dense_0"]
     moved["params"]["Dense_0"] = jax.tree.map(lambda x: 3.0 * x + 1.0, head)
-    other = dqn.evaluate(parts, moved, obs, levels)
+    other = np.asarray(evaluate(moved, obs, levels))
     assert np.abs(other - outputs).max() > 0.1
     np.testing.assert_allclose(other.mean(1), outputs.mean(1), rtol=1e-4, atol=1e-4)
 
@@ -303,12 +321,16 @@ def test_advantages_are_centred_output_by_output(values):
 @pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "implicit"))
 def test_invalid_actions_are_never_the_best(values):
     parts = dqn.build(*bound(env=boxes.MASKED, dueling=True, values=values))
-    state = dqn.init(parts, jax.random.key(0))
     obs = dqn.observe.example(parts.obs_space)
-    lead = jax.tree.map(lambda x: jnp.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
-    mask = jnp.eye(parts.head.num_outputs, dtype=bool)[:3]
-    values = dqn.values_of(parts, state.params, {**lead, dqn.observe.MASK: mask})
-    np.testing.assert_array_equal(values.argmax(1), [0, 1, 2])
+    lead = jax.tree.map(lambda x: np.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
+    mask = np.eye(parts.head.num_outputs, dtype=bool)[:3]
+
+    def values_of(key):
+        params = dqn.init(parts, key).params
+        return dqn.values_of(parts, params, {**lead, dqn.observe.MASK: mask})
+
+    best = compiled(values_of, jax.random.key(0)).argmax(1)
+    np.testing.assert_array_equal(best, [0, 1, 2])
 
 
 def bound(**changes):

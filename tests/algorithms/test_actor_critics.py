@@ -1,7 +1,7 @@
 """TD3 and SAC: one gradient step against the textbook, and tasks with known answers."""
 
 import dataclasses
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -43,22 +43,18 @@ class ThreeChoices(ContinuousProbe):
         return spaces.Discrete(3)
 
 
+@cache
 def make(algorithm, config):
     """A parts, and a learner whose targets and networks differ and are not small."""
     parts = algorithm.build(config, resolve_env(config))
-    state = algorithm.init(parts, jax.random.key(0))
+    state = jax.jit(partial(algorithm.init, parts))(jax.random.key(0))
+    draw = np.random.default_rng(1).normal
 
-    def scramble(tree, seed):
-        leaves, structure = jax.tree.flatten(tree)
-        keys = jax.random.split(jax.random.key(seed), len(leaves))
-        moved = [
-            x + 0.5 * jax.random.normal(k, x.shape)
-            for x, k in zip(leaves, keys, strict=True)
-        ]
-        return jax.tree.unflatten(structure, moved)
+    def scrambled(x):
+        return jnp.asarray(np.asarray(x) + 0.5 * draw(size=x.shape), jnp.float32)
 
-    params = scramble(state.params, 1)
-    return parts, Learner(params, scramble(state.target_params, 2), state.opt_state)
+    moved = jax.tree.map(scrambled, (state.params, state.target_params))
+    return parts, Learner(*moved, state.opt_state)
 
 
 def make_batch(discrete=False):
@@ -92,15 +88,27 @@ def critic(params, index, obs, action=None):
     return mlp(twin, jnp.concatenate([obs, action]))[0][0]
 
 
-def descended(params, grads):
-    """Adam's first step."""
+def descended(loss, params, *args):
+    """The loss, and the parameters after Adam's first step."""
+    value, grads = jax.value_and_grad(loss)(params, *args)
+    return value, adam_step(params, grads)
+
+
+def adam_step(params, grads):
     optim = optax.adam(RATE)
     return optax.apply_updates(params, optim.update(grads, optim.init(params))[0])
 
 
-def assert_trees_close(got, want):
+def followed(slow, fast):
+    """Targets after a quarter of the way."""
+    return jax.tree.map(
+        lambda x, y: 0.75 * np.asarray(x) + 0.25 * np.asarray(y), slow, fast
+    )
+
+
+def assert_trees_close(got, want, rtol=2e-4):
     for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=2e-6)
 
 
 def assert_same(got, want):
@@ -135,62 +143,60 @@ def test_the_target_of_td3_is_the_textbooks():
     parts, learner = make(td3, TD3)
     batch, noise = make_batch(), 3 * jax.random.normal(jax.random.key(3), (N, ACTIONS))
     batch = batch._replace(next_obs=5 * batch.next_obs)
-    target = td3.td_target(parts, learner.target_params, batch, noise)
-    slow, clipped = learner.target_params, 0
-    for n in range(N):
-        added = np.clip(0.2 * noise[n], -0.5, 0.5)
-        action = td3_policy(slow["actor"], batch.next_obs[n]) + added
-        clipped += int((np.abs(action) > 1).sum())
+    slow = learner.target_params
+    target = jax.jit(partial(td3.td_target, parts))(slow, batch, noise)
+
+    @jax.jit
+    @jax.vmap
+    def expected(item, noise):
+        added = jnp.clip(0.2 * noise, -0.5, 0.5)
+        action = td3_policy(slow["actor"], item.next_obs) + added
         values = [
-            critic(slow["critics"], i, batch.next_obs[n], jnp.clip(action, -1, 1))
+            critic(slow["critics"], i, item.next_obs, jnp.clip(action, -1, 1))
             for i in (0, 1)
         ]
-        expected = batch.reward[n] + batch.discount[n] * min(values)
-        np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
-    assert clipped  # the bounds of the action did count
+        return item.reward + item.discount * jnp.minimum(*values), action
+
+    wanted, action = expected(batch, noise)
+    np.testing.assert_allclose(target, wanted, rtol=1e-4, atol=1e-5)
+    assert (np.abs(action) > 1).any()  # the bounds of the action did count
 
 
 def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
     parts, learner = make(td3, TD3)
     batch, noise = make_batch(), jax.random.normal(jax.random.key(3), (N, ACTIONS))
-    target = td3.td_target(parts, learner.target_params, batch, noise)
-    loss, grads = jax.value_and_grad(critics_loss)(
-        learner.params["critics"], batch, target
-    )
-    critics = descended(learner.params["critics"], grads)
+    params = learner.params
+
+    def policy_loss(actor, critics):
+        values = [critic(critics, 0, obs, td3_policy(actor, obs)) for obs in batch.obs]
+        return -sum(values) / N
+
+    @jax.jit
+    def textbook():
+        target = td3.td_target(parts, learner.target_params, batch, noise)
+        loss, critics = descended(critics_loss, params["critics"], batch, target)
+        return target, loss, critics, *descended(policy_loss, params["actor"], critics)
+
+    target, loss, critics, actor_loss, actor = textbook()
 
     # The first of two steps moves the critics alone.
     learn = jax.jit(partial(td3.learn, parts))
     new, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.int32(0)))
     assert_trees_close(new.params["critics"], critics)
-    assert_same(new.params["actor"], learner.params["actor"])
+    assert_same(new.params["actor"], params["actor"])
     assert_same(new.target_params, learner.target_params)
     np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
     assert metrics["policy_loss"] == 0.0  # it adds nothing to the sum
-    first = [
-        critic(learner.params["critics"], 0, batch.obs[n], batch.action[n])
-        for n in range(N)
-    ]
-    np.testing.assert_allclose(td_error, target - jnp.stack(first), rtol=1e-3)
+    first = jax.vmap(partial(critic, params["critics"], 0))(batch.obs, batch.action)
+    np.testing.assert_allclose(td_error, target - first, rtol=1e-3, atol=1e-6)
 
     # The second moves policy and targets too, by the critics after their step.
-    def policy_loss(actor):
-        return (
-            -sum(critic(critics, 0, obs, td3_policy(actor, obs)) for obs in batch.obs)
-            / N
-        )
-
-    loss, grads = jax.value_and_grad(policy_loss)(learner.params["actor"])
-    actor = descended(learner.params["actor"], grads)
     new, _, metrics = learn(learner, batch, noise, StepCount(jnp.int32(1)))
     assert_trees_close(new.params, {"actor": actor, "critics": critics})
-    np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
-    expected = jax.tree.map(
-        lambda slow, fast: 0.75 * slow + 0.25 * fast,
-        learner.target_params,
-        {"actor": actor, "critics": critics},
+    np.testing.assert_allclose(metrics["policy_loss"], actor_loss, rtol=1e-4)
+    assert_trees_close(
+        new.target_params, followed(learner.target_params, new.params), rtol=1e-6
     )
-    assert_trees_close(new.target_params, expected)
 
 
 # SAC.
@@ -242,58 +248,61 @@ def rows(noise, which):
     return [None] * N if isinstance(noise, tuple) else list(noise[which])
 
 
-def test_the_target_of_sac_is_the_textbooks(case):
+def td_target(case):
     parts, learner, batch, noise, _ = case
     next_noise = None if isinstance(noise, tuple) else noise[0]
-    target = sac.td_target(parts, learner, batch, next_noise)
+    return sac.td_target(parts, learner, batch, next_noise)
+
+
+def test_the_target_of_sac_is_the_textbooks(case):
+    _, learner, batch, noise, _ = case
     temperature = np.exp(learner.params["log_temperature"])
     actor, critics = learner.params["actor"], learner.target_params["critics"]
-    for n, drawn in enumerate(rows(noise, 0)):
-        value, _ = sac_value(actor, critics, temperature, batch.next_obs[n], drawn)
-        expected = batch.reward[n] + batch.discount[n] * value
-        np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
+
+    @jax.jit
+    def both():
+        values = [
+            sac_value(actor, critics, temperature, obs, drawn)[0]
+            for obs, drawn in zip(batch.next_obs, rows(noise, 0), strict=True)
+        ]
+        return td_target(case), batch.reward + batch.discount * jnp.stack(values)
+
+    target, expected = both()
+    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_step_of_sac_is_the_textbooks(case):
     parts, learner, batch, noise, target_entropy = case
-    next_noise = None if isinstance(noise, tuple) else noise[0]
-    target = sac.td_target(parts, learner, batch, next_noise)
     params = learner.params
-    grads = jax.grad(critics_loss)(params["critics"], batch, target)
-    critics = descended(params["critics"], grads)
-    temperature = jnp.exp(params["log_temperature"])
 
-    def policy_loss(actor):
+    def policy_loss(actor, critics):
+        temperature = jnp.exp(params["log_temperature"])
         found = [
-            sac_value(actor, critics, temperature, batch.obs[n], drawn)
-            for n, drawn in enumerate(rows(noise, 1))
+            sac_value(actor, critics, temperature, obs, drawn)
+            for obs, drawn in zip(batch.obs, rows(noise, 1), strict=True)
         ]
         value, entropy = (sum(x) / N for x in zip(*found, strict=True))
         return -value, entropy
 
-    (loss, entropy), grads = jax.value_and_grad(policy_loss, has_aux=True)(
-        params["actor"]
-    )
-    new, _, metrics = sac.learn(parts, learner, batch, noise, StepCount(jnp.int32(0)))
+    @jax.jit
+    def textbook():
+        _, critics = descended(critics_loss, params["critics"], batch, td_target(case))
+        grad = jax.value_and_grad(policy_loss, has_aux=True)
+        (loss, entropy), grads = grad(params["actor"], critics)
+        # d/d(log alpha) of log alpha (H - H*).
+        slopes = {"actor": grads, "log_temperature": entropy - target_entropy}
+        moved = adam_step({name: params[name] for name in slopes}, slopes)
+        return loss, entropy, {**moved, "critics": critics}
+
+    loss, entropy, expected = textbook()
+    learn = jax.jit(partial(sac.learn, parts))
+    new, _, metrics = learn(learner, batch, noise, StepCount(jnp.int32(0)))
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
-    expected = {
-        "actor": descended(params["actor"], grads),
-        "critics": critics,
-        # d/d(log alpha) of log alpha (H - H*).
-        "log_temperature": descended(
-            params["log_temperature"], entropy - target_entropy
-        ),
-    }
     assert_trees_close(new.params, expected)
-    assert_trees_close(
-        new.target_params["critics"],
-        jax.tree.map(
-            lambda slow, fast: 0.75 * slow + 0.25 * fast,
-            learner.target_params["critics"],
-            critics,
-        ),
-    )
+    name = "critics"
+    wanted = followed(learner.target_params[name], expected[name])
+    assert_trees_close(new.target_params[name], wanted)
 
 
 @pytest.mark.slow
@@ -376,25 +385,27 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
 
 
 def test_a_fixed_temperature_is_the_configs_whatever_came_before():
-    short = {"total_timesteps": 2_000, "num_evaluations": 0}
-    config = purerl.SACConfig(**{**CONTINUOUS_PROBE, **short})
-    learned = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    assert learned.metrics["temperature"][-1] > 0.2
-    fixed = config.replace(learn_temperature=False)
-    train = jax.jit(jax.vmap(purerl.make_train(fixed), (None, 0, None)))
-    # So it may be searched, and moved, within a run.
-    searched = {"temperature_init": jnp.array([0.05, 0.2])}
-    found = train(jax.random.key(1), searched, purerl.networks_of(learned.state))
-    np.testing.assert_allclose(
-        found.metrics["temperature"][:, -1], [0.05, 0.2], rtol=1e-6
+    short = {"total_timesteps": 2_000, "num_evaluations": 0, "gradient_steps": 1}
+    config = purerl.SACConfig(
+        **{**CONTINUOUS_PROBE, **short},
+        temperature_init=purerl.schedules.Linear(1.0, 0.0),
+        learn_temperature=False,
     )
-    moving = fixed.replace(temperature_init=purerl.schedules.Linear(1.0, 0.0))
-    course = jax.jit(purerl.make_train(moving))(jax.random.key(1)).metrics
-    shares = np.arange(len(course["temperature"])) / len(course["temperature"])
-    was_learning = ~np.isnan(course["temperature"])
-    np.testing.assert_allclose(
-        course["temperature"][was_learning], (1 - shares)[was_learning], rtol=1e-5
-    )
+    state = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
+    learned = {**state.params, "log_temperature": jnp.float32(np.log(0.7))}
+    networks = purerl.networks_of(state._replace(params=learned))
+    train = jax.jit(jax.vmap(purerl.make_train(config), (None, 0, None)))
+    # It may be searched, and moved, within a run.
+    searched = {"start": [0.05, 0.2, 1.0], "end": [0.05, 0.2, 0.0]}
+    searched = {f"temperature_init.{x}": jnp.array(searched[x]) for x in searched}
+    found = train(jax.random.key(1), searched, networks).metrics["temperature"]
+    shares = np.arange(found.shape[1]) / found.shape[1]
+    was_learning = ~np.isnan(found[0])
+    for course, expected in zip(found, (0.05, 0.2, 1 - shares), strict=True):
+        expected = np.broadcast_to(expected, course.shape)
+        np.testing.assert_allclose(
+            course[was_learning], expected[was_learning], rtol=1e-5
+        )
 
 
 # Configs.

@@ -1,5 +1,7 @@
 """DQN against the textbook, one gradient step at a time."""
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,19 +22,16 @@ N = 7
 CONFIG = purerl.DQNConfig(hidden_sizes=(5,), batch_size=N, learning_rate=1e-2)
 
 
+@cache
 def make(**changes):
     """A parts, the way back from flat parameters, and a learner with two networks."""
     config = CONFIG.replace(**changes)
     parts = dqn.build(config, resolve_env(config))
-    keys = jax.random.split(jax.random.key(0))
-    online, target = (parts.network.init(key, jnp.zeros((1, 4))) for key in keys)
+    init = jax.jit(lambda key: parts.network.init(key, jnp.zeros((1, 4))))
+    online, target = map(init, jax.random.split(jax.random.key(0)))
     flat, restore = optimiser.flatten(online)
-    learner = dqn.Learner(
-        flat,
-        optimiser.flatten(target)[0],
-        dqn.make_optimiser(config, restore).init(flat),
-    )
-    return parts, restore, learner
+    state = jax.jit(dqn.make_optimiser(config, restore).init)(flat)
+    return parts, restore, dqn.Learner(flat, optimiser.flatten(target)[0], state)
 
 
 def make_batch():
@@ -49,14 +48,15 @@ def make_batch():
 
 
 def q_values(parts, restore, flat, obs):
-    return np.asarray(parts.network.apply(restore(flat), obs))
+    return np.asarray(jax.jit(parts.network.apply)(restore(flat), obs))
 
 
 @pytest.mark.parametrize("double", [False, True])
 def test_the_target_is_the_textbooks(double):
     parts, restore, learner = make(double=double)
     batch = make_batch()
-    target = dqn.td_target(parts, restore, learner, batch)
+    target = jax.jit(partial(dqn.td_target, parts, restore))(learner, batch)
+    batch = jax.tree.map(np.asarray, batch)
     online = q_values(parts, restore, learner.params, batch.next_obs)
     slow = q_values(parts, restore, learner.target_params, batch.next_obs)
     expected = []
@@ -73,13 +73,12 @@ def test_the_target_is_the_textbooks(double):
 def test_a_gradient_step_is_the_textbooks(error):
     parts, restore, learner = make(value_loss=error, max_grad_norm=0.5)
     batch = make_batch()
-    target = dqn.td_target(parts, restore, learner, batch)
 
-    def loss(params):
+    def loss(params, target):
         q = parts.network.apply(params, batch.obs)
         total = 0.0
         for i in range(N):
-            diff = q[i, int(batch.action[i])] - target[i]
+            diff = q[i, batch.action[i]] - target[i]
             one = 0.5 * diff**2
             if isinstance(error, HuberError):
                 one = jnp.where(jnp.abs(diff) < 0.3, one, 0.3 * (jnp.abs(diff) - 0.15))
@@ -87,12 +86,18 @@ def test_a_gradient_step_is_the_textbooks(error):
         return total
 
     optim = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-2))
-    params = restore(learner.params)
-    updates, _ = optim.update(jax.grad(loss)(params), optim.init(params), params)
-    expected = optax.apply_updates(params, updates)
-    new, td_error, metrics = dqn.learn(
-        parts, restore, learner, batch, None, StepCount(jnp.int32(0))
-    )
+
+    @jax.jit
+    def textbook(learner):
+        target = dqn.td_target(parts, restore, learner, batch)
+        params = restore(learner.params)
+        total, grads = jax.value_and_grad(loss)(params, target)
+        updates, _ = optim.update(grads, optim.init(params), params)
+        return target, total, optax.apply_updates(params, updates)
+
+    target, total, expected = textbook(learner)
+    learn = jax.jit(partial(dqn.learn, parts, restore))
+    new, td_error, metrics = learn(learner, batch, None, StepCount(jnp.int32(0)))
     for got, want in zip(
         jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
     ):
@@ -100,17 +105,15 @@ def test_a_gradient_step_is_the_textbooks(error):
     q = q_values(parts, restore, learner.params, batch.obs)
     chosen = q[np.arange(N), np.asarray(batch.action)]
     np.testing.assert_allclose(td_error, np.asarray(target) - chosen, rtol=1e-4)
-    np.testing.assert_allclose(metrics["value_loss"], loss(params), rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], total, rtol=1e-5)
 
 
 @pytest.mark.parametrize("tau", [0.25, 1.0])
 def test_the_target_network_follows_after_every_interval_and_only_then(tau):
     parts, restore, learner = make(target_update_interval=3, tau=tau)
-    batch = make_batch()
+    batch, step = make_batch(), jax.jit(partial(dqn.learn, parts, restore))
     for count in range(7):
-        new, *_ = dqn.learn(
-            parts, restore, learner, batch, None, StepCount(jnp.int32(count))
-        )
+        new, *_ = step(learner, batch, None, StepCount(jnp.int32(count)))
         if count in (2, 5):
             expected = (1 - tau) * learner.target_params + tau * new.params
             exact = 0.0 if tau == 1.0 else 1e-6  # a copy
@@ -124,15 +127,22 @@ def test_dueling_values_are_those_of_the_two_streams():
     parts, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
     obs = jax.random.normal(jax.random.key(5), (3, 4))
     params = restore(learner.params)
-    q = parts.network.apply(params, obs)
-    network = parts.network.bind(params)
-    weights = params["params"]
+    weights = jax.tree.map(np.asarray, params["params"])
+
+    @jax.jit
+    def seen(params):
+        torso = parts.network.apply(
+            params, obs, method=lambda module, x: module.torso(x)
+        )
+        return parts.network.apply(params, obs), torso
+
+    q, torso = seen(params)
 
     def stream(index):
         hidden = weights[f"MLP_{index}"]["Dense_0"]
         head = weights[f"Dense_{index}"]
-        features = network.torso(obs) @ hidden["kernel"] + hidden["bias"][None]
-        return jax.nn.relu(features) @ head["kernel"] + head["bias"][None]
+        features = np.asarray(torso) @ hidden["kernel"] + hidden["bias"]
+        return np.maximum(features, 0) @ head["kernel"] + head["bias"]
 
     advantage, value = stream(0), stream(1)
     expected = value + advantage - advantage.mean(1, keepdims=True)  # eq. 9
@@ -164,11 +174,15 @@ def test_schedules_of_epsilon(schedule, expected):
 
 def test_every_environment_tosses_its_own_coin():
     # The known bug: one coin for the batch, so that all explore together or none.
-    coins = jax.vmap(lambda key: exploration.draw_coin(key, num_actions=4))(
-        jax.random.split(jax.random.key(0), 1000)
-    )
-    q = jnp.tile(jnp.array([0.0, 0.0, 1.0, 0.0]), (1000, 1))
-    actions = exploration.epsilon_greedy(q, coins, jnp.full(1000, 0.4))
+    q = np.tile(np.array([0.0, 0.0, 1.0, 0.0], np.float32), (1000, 1))
+
+    @jax.jit
+    def act(key):
+        draw = jax.vmap(lambda key: exploration.draw_coin(key, num_actions=4))
+        coins = draw(jax.random.split(key, 1000))
+        return exploration.epsilon_greedy(jnp.asarray(q), coins, jnp.full(1000, 0.4))
+
+    actions = act(jax.random.key(0))
     # Greedy is action 2: 60% and a quarter of the rest; others 10% each.
     shares = np.bincount(np.asarray(actions), minlength=4) / 1000
     np.testing.assert_allclose(shares, [0.1, 0.1, 0.7, 0.1], atol=0.035)
@@ -233,10 +247,11 @@ def test_the_options_leave_the_values_what_they_are(options):
     np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_step_size_of_dqn_decays_over_its_gradient_steps(share):
+def test_the_step_size_of_dqn_decays_over_its_gradient_steps():
     parts, restore, learner = make(anneal_learning_rate=True)
-    count = jnp.uint32(share * parts.config.total_gradient_steps)
-    new, *_ = dqn.learn(parts, restore, learner, make_batch(), None, StepCount(count))
-    moved = np.abs(new.params - learner.params).max()  # Adam's first step
-    np.testing.assert_allclose(moved, 1e-2 * (1 - share), rtol=1e-3, atol=1e-7)
+    learn, batch = jax.jit(partial(dqn.learn, parts, restore)), make_batch()
+    for share in (0.0, 0.5, 1.0):
+        count = jnp.uint32(share * parts.config.total_gradient_steps)
+        new, *_ = learn(learner, batch, None, StepCount(count))
+        moved = np.abs(new.params - learner.params).max()  # Adam's first step
+        np.testing.assert_allclose(moved, 1e-2 * (1 - share), rtol=1e-3, atol=1e-7)

@@ -19,9 +19,14 @@ from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import SquaredError
 from purerl.replay import uniform as replay
+from tests.algorithms.agents import compiled
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
-from tests.algorithms.test_actor_critics import make
-from tests.helpers import slow_but
+from tests.algorithms.test_actor_critics import (
+    RATE,
+    assert_trees_close,
+    descended,
+    make,
+)
 
 N = 4
 SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
@@ -58,17 +63,20 @@ def test_a_policy_that_climbs_the_first_critic_asks_no_other():
     """Of three critics side by side the first is computed alone, and is the first."""
     config = purerl.TD3Config(num_critics=3, hidden_sizes=(8,))
     parts = td3.build(config, resolve_env(config))
-    params = td3.init(parts, jax.random.key(0)).params["critics"]
-    inputs = jnp.ones((4, 3)), jnp.ones((4, 1))
-    every = parts.critics.apply(params, *inputs)
-    one = ensembles.policy_critics(parts.config, parts.critics, params)(*inputs)
+    params = jax.jit(partial(td3.init, parts))(jax.random.key(0)).params["critics"]
+    inputs = np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)
+    climbed = ensembles.policy_critics(parts.config, parts.critics, params)
+    every, one = compiled(
+        lambda: (parts.critics.apply(params, *inputs), climbed(*inputs))
+    )
     assert (every.shape, one.shape) == ((3, 4), (1, 4))
     objective = ensembles.policy_objective
     np.testing.assert_allclose(
         objective(parts.config, one), objective(parts.config, every), rtol=1e-6
     )
     config = config.replace(critic_subset=2)
-    assert ensembles.policy_critics(config, parts.critics, params)(*inputs).shape[0] > 1
+    climbed = ensembles.policy_critics(config, parts.critics, params)
+    assert jax.eval_shape(climbed, *inputs).shape[0] > 1
 
 
 def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
@@ -93,33 +101,41 @@ def test_an_ensemble_is_its_members_one_by_one():
     ensemble = networks.Ensemble(make_critic, 4)
     batch = make_batch()
     params = jax.jit(ensemble.init)(jax.random.key(0), batch.obs, batch.action)
-    values = ensemble.apply(params, batch.obs, batch.action)
+    inner = jax.tree.map(np.asarray, params["params"]["ActionCritic_0"])
+
+    def together(params):
+        few, some = ensembles.members(ensemble, params, jnp.array([3, 1]))
+        given = batch.obs, batch.action
+        return ensemble.apply(params, *given), few.apply(some, *given)
+
+    values, chosen = compiled(together, params)
     assert values.shape == (4, N)
-    inner = params["params"]["ActionCritic_0"]
+    apply = jax.jit(make_critic().apply)
     for index in range(4):
         one = {"params": jax.tree.map(lambda x, i=index: x[i], inner)}
-        alone = make_critic().apply(one, batch.obs, batch.action)
+        alone = apply(one, batch.obs, batch.action)
         np.testing.assert_allclose(values[index], alone, rtol=1e-5, atol=1e-6)
     # No two have the same parameters, and kernels are orthogonal with their gain.
     kernel = np.asarray(inner["MLP_0"]["Dense_1"]["kernel"])
     assert np.abs(kernel[0] - kernel[1]).max() > 0.1
     np.testing.assert_allclose(kernel[2].T @ kernel[2], 2 * np.eye(5), atol=1e-5)
-    few, some = ensembles.members(ensemble, params, jnp.array([3, 1]))
-    np.testing.assert_allclose(
-        few.apply(some, batch.obs, batch.action), values[jnp.array([3, 1])], rtol=1e-5
-    )
+    np.testing.assert_allclose(chosen, values[[3, 1]], rtol=1e-5)
 
 
 def test_the_target_of_redq_is_the_smallest_of_the_drawn_critics():
     parts, learner = make(td3, TD3.replace(**REDQ, policy_noise=0.0))
     batch, slow = make_batch(), learner.target_params
     subset, seen = jnp.array([3, 1]), set()
-    target = td3.td_target(parts, slow, batch, jnp.zeros((N, 1)), subset)
+    target, action = compiled(
+        lambda: (
+            td3.td_target(parts, slow, batch, jnp.zeros((N, 1)), subset),
+            parts.actor.apply(slow["actor"], batch.next_obs),
+        )
+    )
+    batch, critics = jax.tree.map(np.asarray, (batch, slow["critics"]))
     for n in range(N):
-        action = parts.actor.apply(slow["actor"], batch.next_obs[n])
         values = [
-            one_critic(slow["critics"], i, batch.next_obs[n], action)[0]
-            for i in range(4)
+            one_critic(critics, i, batch.next_obs[n], action[n])[0] for i in range(4)
         ]
         expected = batch.reward[n] + batch.discount[n] * min(values[3], values[1])
         np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
@@ -177,15 +193,25 @@ def test_all_of_two_critics_are_the_algorithm_itself(config):
 def test_the_target_of_tqc_is_the_textbooks():
     parts, learner = make(sac, SAC.replace(**TQC))
     batch, noise = make_batch(), 0.7 * jax.random.normal(jax.random.key(3), (N, 1))
-    target = sac.td_target(parts, learner, batch, noise)
+    target, outputs = compiled(
+        lambda: (
+            sac.td_target(parts, learner, batch, noise),
+            parts.actor.apply(learner.params["actor"], batch.next_obs),
+        )
+    )
     assert target.shape == (3 * (4 - 1), N)
-    slow = learner.target_params["critics"]
-    temperature = np.exp(learner.params["log_temperature"])
+    batch, noise, slow, temperature = jax.tree.map(
+        np.asarray,
+        (
+            *(batch, noise, learner.target_params["critics"]),
+            np.exp(learner.params["log_temperature"]),
+        ),
+    )
     for n in range(N):
-        outputs = parts.actor.apply(learner.params["actor"], batch.next_obs[n])
-        raw = outputs.mean + np.exp(outputs.log_std) * noise[n]
+        mean, std = outputs.mean[n], np.exp(outputs.log_std[n])
+        raw = mean + std * noise[n]
         action = np.tanh(raw)
-        log_prob = stats.norm.logpdf(raw, outputs.mean, np.exp(outputs.log_std))
+        log_prob = stats.norm.logpdf(raw, mean, std)
         log_prob = (log_prob - np.log(1 - action**2)).sum()
         pooled = np.concatenate(
             [one_critic(slow, i, batch.next_obs[n], action) for i in range(3)]
@@ -199,10 +225,13 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
     config = SAC.replace(**TQC)
     parts, learner = make(sac, config)
     batch, noise = make_batch(), jnp.zeros((2, N, 1))
-    target = sac.td_target(parts, learner, batch, noise[0])
-    learn = jax.jit(partial(sac.learn, parts))
-    _, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.uint32(0)))
-    theta = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
+    target, theta, (td_error, metrics) = compiled(
+        lambda: (
+            sac.td_target(parts, learner, batch, noise[0]),
+            parts.critics.apply(learner.params["critics"], batch.obs, batch.action),
+            sac.learn(parts, learner, batch, noise, StepCount(jnp.uint32(0)))[1:],
+        )
+    )
     tau = (2 * np.arange(4) + 1) / 8
     error = np.asarray(target)[None, :, :, None] - np.asarray(theta)[:, None]
     huber = np.where(np.abs(error) < 1, 0.5 * error**2, np.abs(error) - 0.5)
@@ -219,55 +248,54 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
 # Categorical critics.
 
 ATOMS = {"num_atoms": 6, "value_min": -1.0, "value_max": 1.5}
-CATEGORICAL = {"atoms": ATOMS, "ensemble": ATOMS | {"num_critics": 3}}
+CATEGORICAL = {
+    "atoms": ATOMS,
+    "ensemble": ATOMS | {"num_critics": 3, "target_std": 0.3},
+}
 
 
 @pytest.mark.parametrize("changes", CATEGORICAL.values(), ids=CATEGORICAL)
 def test_a_step_of_categorical_critics_is_that_of_their_means(changes):
-    config = TD3.replace(policy_noise=0.0, **changes)
+    config = TD3.replace(policy_noise=0.0, learning_rate=RATE, **changes)
     parts, learner = make(td3, config)
     batch, slow = make_batch(), learner.target_params
-    atoms = np.linspace(-1.0, 1.5, 6)
+    atoms = np.linspace(-1.0, 1.5, 6, dtype=np.float32)
 
     def means(logits):
         return jax.nn.softmax(jnp.stack([*logits])) @ atoms
 
-    action = parts.actor.apply(slow["actor"], batch.next_obs)
-    later = parts.critics.apply(slow["critics"], batch.next_obs, action)
-    expected = batch.reward + batch.discount * means(later).min(0)
-    target = td3.td_target(parts, slow, batch, jnp.zeros((N, 1)))
+    def loss(critics, expected):
+        logits = parts.critics.apply(critics, batch.obs, batch.action)
+        std = changes.get("target_std", 0.75)
+        spread = action_values.gaussian(expected, jnp.asarray(atoms), std)
+        entropy = -jax.scipy.special.xlogy(spread, spread).sum(-1)
+        each = [-(spread * jax.nn.log_softmax(x)).sum(-1) - entropy for x in logits]
+        return (batch.weight * sum(each)).mean()
+
+    @jax.jit
+    def textbook(params):
+        action = parts.actor.apply(slow["actor"], batch.next_obs)
+        later = parts.critics.apply(slow["critics"], batch.next_obs, action)
+        expected = batch.reward + batch.discount * means(later).min(0)
+        logits = parts.critics.apply(params["critics"], batch.obs, batch.action)
+        climbed = ensembles.policy_objective(config, logits)
+        moved = descended(loss, params["critics"], expected)
+        return expected, means(logits), climbed, moved
+
+    @jax.jit
+    def learn(learner):
+        given = learner, batch, jnp.zeros((N, 1))
+        target = td3.td_target(parts, slow, batch, given[2])
+        return target, td3.learn(parts, *given, StepCount(jnp.uint32(0)))
+
+    expected, values, climbed, (total, critics) = textbook(learner.params)
+    target, (new, td_error, metrics) = learn(learner)
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
-    logits = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
-    spread = action_values.gaussian(expected, jnp.asarray(atoms), 0.75)
-    entropy = -jax.scipy.special.xlogy(spread, spread).sum(-1)
-    each = [-(spread * jax.nn.log_softmax(x)).sum(-1) - entropy for x in logits]
-    learn = jax.jit(partial(td3.learn, parts))
-    _, td_error, metrics = learn(
-        learner, batch, jnp.zeros((N, 1)), StepCount(jnp.uint32(0))
-    )
-    np.testing.assert_allclose(
-        metrics["value_loss"], (batch.weight * sum(each)).mean(), rtol=1e-4
-    )
-    np.testing.assert_allclose(td_error, expected - means(logits)[0], atol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], total, rtol=1e-4)
+    np.testing.assert_allclose(td_error, expected - values[0], atol=1e-5)
+    assert_trees_close(new.params["critics"], critics)
     # The policy climbs the smaller of the expected values.
-    climbed = ensembles.policy_objective(config, logits)
-    np.testing.assert_allclose(climbed, means(logits).min(0), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("std", slow_but([0.0, 0.75], 0.75))
-def test_a_categorical_critic_learns_the_value_of_its_actions(std):
-    atoms = {"num_atoms": 41, "value_min": -12.0, "value_max": 2.0, "target_std": std}
-    config = purerl.TD3Config(**CONTINUOUS_PROBE, **atoms)
-    state = jax.jit(purerl.make_train(config))(jax.random.key(0)).state
-    parts = td3.build(config, resolve_env(config))
-    obs = jnp.array([[-1.0], [1.0]]).repeat(3, 0)
-    action = jnp.array([[-0.5], [0.0], [0.5]] * 2)
-    logits = parts.critics.apply(state.params["critics"], obs, action)
-    values = ensembles.policy_objective(config, logits)
-    # -(a - best)^2 with actions of -1 .. 3, best 0.5 and 2.5.
-    best = 1.5 + np.asarray(obs)[:, 0]
-    known = -((1.0 + 2.0 * np.asarray(action)[:, 0] - best) ** 2)
-    np.testing.assert_allclose(values, known, atol=0.5)
+    np.testing.assert_allclose(climbed, values.min(0), rtol=1e-4, atol=1e-6)
 
 
 # Priorities.
@@ -288,27 +316,21 @@ def test_priorities_are_the_mean_absolute_errors_of_the_critics():
     )
     algorithm = purerl.make_algorithm(config)
     step = jax.jit(algorithm.step)
-    before = step(algorithm.init(jax.random.key(0)))[0]
+    before = step(jax.jit(algorithm.init)(jax.random.key(0)))[0]
     np.testing.assert_array_equal(before.priorities.p[:8], 1.0)  # not yet learned from
     after, metrics = step(before)
     assert metrics["gradient_steps"] == 1
-    items = replay.in_order(after.buffer)
     parts = td3.build(config, resolve_env(config))
-    target = td3.td_target(
-        parts,
-        before.target_params,
-        Batch(
-            items.obs,
-            items.action,
-            items.reward,
-            items.next_obs,
-            0.99 * (1.0 - items.terminated),
-            jnp.ones(32),
-        ),
-        jnp.zeros((32, 1)),
-    )
-    values = parts.critics.apply(before.params["critics"], items.obs, items.action)
-    error = np.mean([np.abs(target - one) for one in values], axis=0)
+
+    def error_of(items):
+        discount, weight = 0.99 * (1.0 - items.terminated), jnp.ones(32)
+        given = items.obs, items.action
+        batch = Batch(*given, items.reward, items.next_obs, discount, weight)
+        target = td3.td_target(parts, before.target_params, batch, jnp.zeros((32, 1)))
+        values = parts.critics.apply(before.params["critics"], *given)
+        return sum(jnp.abs(target - one) for one in values) / len(values)
+
+    error = compiled(error_of, replay.in_order(after.buffer))
     expected = (error + 1e-6) ** 0.7
     found = np.asarray(after.priorities.p).reshape(-1)
     learned = found != 1.0
@@ -404,7 +426,8 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
         keys = jax.random.split(jax.random.key(0))
         return off_policy.draw_learning(spread, keys[0], keys[1])
 
-    _, (noise, subset) = jax.vmap(draw, axis_name="devices")(jnp.arange(2))
+    draws = jax.jit(jax.vmap(draw, axis_name="devices"))
+    _, (noise, subset) = draws(jnp.arange(2))
     np.testing.assert_array_equal(subset[0], subset[1])
     assert (noise[0] != noise[1]).all() and len(np.unique(subset[0], axis=0)) > 1
 
@@ -412,17 +435,18 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
 def test_the_noise_of_an_environment_is_that_of_its_number_on_any_device():
     config = TD3.replace(num_envs=4, exploration_noise_max=0.4)
     agent = td3.build(config, resolve_env(config))
-    state = td3.init(agent, jax.random.key(0))
+    state = jax.jit(partial(td3.init, agent))(jax.random.key(0))
 
     def act(noise, axis=None):
         stepper = agent.stepper._replace(axis_name=axis)
         hooks = td3.make_hooks(agent._replace(stepper=stepper))
         return hooks.explore(state, jnp.zeros((len(noise), 1)), (), noise, 0)[0]
 
-    noise, policy = jnp.full((4, 1), 0.5), act(jnp.zeros((4, 1)))
-    spread = jax.vmap(partial(act, axis="devices"), axis_name="devices")
-    for found in (act(noise), spread(noise.reshape(2, 2, 1)).reshape(4, 1)):
-        added = (found - policy)[:, 0]
+    noise, alone = np.full((4, 1), 0.5, np.float32), jax.jit(act)
+    policy = alone(0 * noise)
+    spread = jax.jit(jax.vmap(partial(act, axis="devices"), axis_name="devices"))
+    for found in (alone(noise), spread(noise.reshape(2, 2, 1))):
+        added = (np.reshape(found, (4, 1)) - policy)[:, 0]
         np.testing.assert_allclose(added, [0.05, 0.1, 0.15, 0.2], rtol=1e-5)
 
 

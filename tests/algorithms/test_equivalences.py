@@ -4,7 +4,8 @@ At one lane width W a member's numbers are the same bit for bit, whoever its nei
 are. Across widths and compilations rounding differs and reinforcement learning is
 chaotic, so there runs agree to a tolerance over their first updates: `assert_close`
 states it, and every run here is those first updates. What is only close need not be
-compiled with the optimisations that make it equal.
+compiled with the optimisations that make it equal: `tests.scale.test_pmap` has the
+bits of optimised programs in quick tests.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ from tests.algorithms.short_runs import (
 )
 from tests.helpers import slow_but
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimised(slow=True)
 
 CONFIGS = {
     "discrete": CONFIG,
@@ -75,11 +76,12 @@ class Runs:
 @contextlib.contextmanager
 def quickly_compiled():
     """Programs that are compiled inside differ from optimised ones by rounding."""
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         yield
     finally:  # a failure here must not change what is compiled after it
-        jax.config.update("jax_disable_most_optimizations", False)
+        jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module", params=slow_but(CONFIGS, "discrete"))

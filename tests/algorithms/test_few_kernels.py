@@ -1,6 +1,6 @@
 """PPO as an accelerator computes it is PPO: the same update, in fewer kernels."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -32,29 +32,32 @@ def small(**fields):
     return purerl.PPOConfig(**{**defaults, **fields})
 
 
+@cache
 def case(config):
     """What `on_policy.fit` takes, and parameters and moments away from their start."""
     parts = agent_of(config)
-    keys = jax.random.split(jax.random.key(0), 7)
-    state = on_policy.algorithm(parts, ppo.learn).init(keys[0])
-    moved = jax.tree.map(
-        lambda x: x + 0.1 * jnp.arange(x.size).reshape(x.shape) / x.size,
-        (state.params, state.opt_state),
-    )
-    moved = jax.tree.map(lambda x, y: x.astype(y.dtype), moved, state[:2])
-    state = state._replace(params=moved[0], opt_state=moved[1])
-    sample = jax.eval_shape(
-        lambda: on_policy.collect(parts, state, keys[:3]).transitions
-    )
-    obs, action = (
-        jax.random.normal(key, (SAMPLES, *like.shape[2:]))
-        for key, like in zip(keys[1:3], (sample.obs, sample.action), strict=True)
-    )
-    numbers = [jax.random.normal(key, (SAMPLES,)) for key in keys[3:7]]
+    keys = jax.random.split(jax.random.key(0), 3)
+    state = jax.jit(on_policy.algorithm(parts, ppo.learn).init)(keys[0])
+
+    def moved(x):
+        shift = 0.1 * np.arange(x.size).reshape(x.shape) / x.size
+        return jnp.asarray((np.asarray(x) + shift).astype(x.dtype))
+
+    params, opt_state = jax.tree.map(moved, (state.params, state.opt_state))
+    state = state._replace(params=params, opt_state=opt_state)
+    collect = partial(on_policy.collect, parts)
+    sample = jax.eval_shape(collect, state, keys).transitions
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return np.float32(rng.normal(size=(SAMPLES, *shape)))
+
+    obs, action = (draw(*like.shape[2:]) for like in (sample.obs, sample.action))
+    numbers = [draw() for _ in range(4)]
     batch = policy_gradient.Batch(
         obs=obs,
-        action=(action > 0).astype(jnp.int32) if parts.head.is_discrete else action,
-        log_prob=-0.7 + 0.1 * numbers[0],
+        action=(action > 0).astype(np.int32) if parts.head.is_discrete else action,
+        log_prob=np.float32(-0.7 + 0.1 * numbers[0]),
         value=numbers[1],
         advantage=numbers[2],
         target=numbers[3],
@@ -139,9 +142,14 @@ def test_what_fills_up_a_pair_stays_zero(name):
         return (jnp.stack(outputs) ** 2).sum() + (values**2).sum()
 
     opt_state, moved = optim.init(pair), pair
-    for _ in range(3):
+
+    @jax.jit
+    def step(moved, opt_state):
         updates, opt_state = optim.update(jax.grad(loss)(moved), opt_state, moved)
-        moved = jax.tree.map(jnp.add, moved, updates)
+        return jax.tree.map(jnp.add, moved, updates), opt_state
+
+    for _ in range(3):
+        moved, opt_state = step(moved, opt_state)
     again = paired.join(parts.actor, paired.split(moved, state.params))
     assert_same_bits(moved, again)
     for before, after in zip(
@@ -197,13 +205,12 @@ def test_a_softmax_by_columns_is_that_of_the_whole():
         return jnp.stack([log_prob, head.entropy(split(logits))])
 
     by_columns = partial(both, split=lambda x: list(x.T))
-    np.testing.assert_allclose(by_columns(logits), both(logits), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(
-        jax.jacobian(by_columns)(logits),
-        jax.jacobian(both)(logits),
-        rtol=1e-5,
-        atol=1e-6,
+    (found, slopes), (known, expected) = (
+        jax.jit(lambda x, f=f: (f(x), jax.jacobian(f)(x)))(logits)
+        for f in (by_columns, both)
     )
+    np.testing.assert_allclose(found, known, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-5, atol=1e-6)
     assert "reduce" not in str(jax.make_jaxpr(by_columns)(logits))
 
 
@@ -268,9 +275,13 @@ def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agen
         return function
 
     def slopes(function):
-        inside = every(jax.value_and_grad(function, (0, 1)))(x, kernel)
-        whole = jax.checkpoint(lambda x, kernel: every(function)(x, kernel).sum())
-        return inside, jax.grad(whole, (0, 1))(x, kernel)
+        @jax.jit
+        def both(x, kernel):
+            inside = every(jax.value_and_grad(function, (0, 1)))(x, kernel)
+            whole = jax.checkpoint(lambda x, kernel: every(function)(x, kernel).sum())
+            return inside, jax.grad(whole, (0, 1))(x, kernel)
+
+        return both(x, kernel)
 
     expected = slopes(known)
     with traced_for("cuda"):
@@ -309,7 +320,7 @@ def test_a_layer_of_few_acting_rows_has_derivatives_of_every_kind():
         return jnp.tanh(layer.apply(params, x)).sum()
 
     def derivatives():
-        return jax.jvp(loss, (x,), (x,)), jax.hessian(loss)(x)
+        return jax.jit(lambda x: (jax.jvp(loss, (x,), (x,)), jax.hessian(loss)(x)))(x)
 
     expected = derivatives()
     with traced_for("cuda"):

@@ -98,12 +98,12 @@ def test_schedules_that_never_fire(num_envs):
 def test_deterministic_acting_during_training():
     # Acting with the mean: nothing is explored once the warm-up is over.
     hooks = make_hooks(CONFIG.replace(exploration_noise=0.1))
-    state = purerl.make_algorithm(CONFIG).init(jax.random.key(0))
+    state = jax.jit(purerl.make_algorithm(CONFIG).init)(jax.random.key(0))
     learner = Learner(state.params, state.target_params, state.opt_state)
     noise = hooks.draw_action(jax.random.key(1), (2000,))
-    features = jnp.zeros((2000, 1))
-    actions, _ = hooks.explore(learner, features, (), noise, jnp.zeros(2000))
-    still, _ = hooks.explore(learner, features, (), 0 * noise, jnp.zeros(2000))
+    seen = jnp.zeros((2000, 1)), ()
+    act = jax.jit(lambda noise: hooks.explore(learner, *seen, noise, seen[0][:, 0])[0])
+    actions, still = (np.asarray(act(scale * noise)) for scale in (1, 0))
     assert len(np.unique(still)) == 1
     np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
     assert abs(float((actions - still).mean())) < 0.01
@@ -125,8 +125,13 @@ def test_warm_up_is_exact_in_steps(num_envs):
         ),
     )
     key = jax.random.key(0)
-    experience = off_policy.init_experience(hooks.agent, key)
-    _, experience, _ = off_policy.run(hooks, (), experience, key, jnp.int32(0))
+
+    @jax.jit
+    def run(key):
+        experience = off_policy.init_experience(hooks.agent, key)
+        return off_policy.run(hooks, (), experience, key, jnp.int32(0))
+
+    _, experience, _ = run(key)
     assert isinstance(experience, Experience)
     actions = np.asarray(replay.in_order(experience.buffer).action)[:, 0]
     actions = actions[: 20 * num_envs]

@@ -1,10 +1,13 @@
 """The learned policy gradient: its update in closed forms, rules and meta-gradient."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from scipy import special
 
 import purerl
 from purerl import optimisers, serialise
@@ -12,7 +15,7 @@ from purerl.algorithms import lpg, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.rules import ActorCriticRule, LPGRule, ReturnRule, RuleInputs, Targets
-from tests.algorithms.agents import agent_of, samples_of
+from tests.algorithms.agents import agent_of, compiled, samples_of
 from tests.helpers import assert_same_bits
 
 NETWORKS = {"num_envs": 2, "num_steps": 32, "hidden_sizes": (5,), "num_evaluations": 0}
@@ -41,7 +44,8 @@ def bound(config, make_agent=lpg.make_agent):
 def played():
     """Parts, a state, and the rollout of its first update, in which episodes end."""
     config = small()
-    parts, state = bound(config), purerl.make_algorithm(config).init(jax.random.key(0))
+    parts, init = bound(config), jax.jit(purerl.make_algorithm(config).init)
+    state = init(jax.random.key(0))
     collect = jax.jit(lambda state: on_policy.collect(parts, state, keys_of(state)))
     collected = collect(state)
     assert collected.transitions.terminated.any()
@@ -117,9 +121,9 @@ def test_the_prediction_moves_along_the_divergence_in_closed_form(played):
     parts, state, collected = played
     rule = LPGRule.make(4, SIZE, 5, seed=2)
     there = with_config(parts, rule=rule, prediction_coef=0.7)
-    inputs = lpg.rule_inputs(there, state, collected.transitions)
+    inputs = compiled(partial(lpg.rule_inputs, there), state, collected.transitions)
     log_y = np.asarray(inputs.log_prediction, float)
-    log_q = np.asarray(rule(inputs).log_prediction, float)
+    log_q = np.asarray(compiled(rule.__call__, inputs).log_prediction, float)
     y = np.exp(log_y)
     np.testing.assert_allclose(y.sum(-1), 1.0, rtol=1e-5)
     divergence = (y * (log_y - log_q)).sum(-1, keepdims=True)
@@ -137,9 +141,10 @@ def test_the_policy_moves_along_the_weighted_score_in_closed_form(played):
     parts, state, collected = played
     there = with_config(parts, prediction_coef=0.0)
     transitions = collected.transitions
-    weight = np.asarray(RULE(lpg.rule_inputs(there, state, transitions)).policy)
-    logits = parts.actor.apply(state.params["actor"], transitions.obs)
-    score = np.eye(2)[transitions.action] - np.asarray(jax.nn.softmax(logits))
+    inputs = compiled(partial(lpg.rule_inputs, there), state, transitions)
+    weight = compiled(RULE.__call__, inputs).policy
+    logits = compiled(parts.actor.apply, state.params["actor"], transitions.obs)
+    score = np.eye(2)[transitions.action] - special.softmax(logits, -1)
     expected = (weight[..., None] * score).mean((0, 1))
     step = moved(state, learned(there, state, collected)[0])
     bias = step["actor"]["params"]["Dense_0"]["bias"]
@@ -152,8 +157,9 @@ def test_the_entropy_bonus_flattens_the_policy(played):
     # dH / d logits = -pi (log pi + H).
     parts, state, collected = played
     there = with_config(parts, rule=Share(), prediction_coef=0.0, entropy_coef=0.5)
-    logits = parts.actor.apply(state.params["actor"], collected.transitions.obs)
-    log_pi = np.asarray(jax.nn.log_softmax(logits), float)
+    obs = collected.transitions.obs
+    logits = compiled(parts.actor.apply, state.params["actor"], obs)
+    log_pi = special.log_softmax(np.asarray(logits, float), -1)
     pi = np.exp(log_pi)
     slope = -pi * (log_pi - (pi * log_pi).sum(-1, keepdims=True))
     # The first update, in which the share of the run is 0: nothing else acts.
@@ -283,11 +289,10 @@ def test_a_rule_with_silent_outputs_is_its_base():
     base = ActorCriticRule(low=-1.0, high=2.0)
     rule = LPGRule.make(4, SIZE, 5, init="zeros", base=base)
     inputs = random_inputs("..T.")
-    np.testing.assert_array_equal(rule(inputs).policy, base(inputs).policy)
-    np.testing.assert_allclose(
-        rule(inputs).log_prediction, base(inputs).log_prediction, atol=1e-6
-    )
-    alone = rule.replace(base=None)(inputs)
+    rules = rule, base, rule.replace(base=None)
+    both, known, alone = compiled(lambda x: [each(x) for each in rules], inputs)
+    np.testing.assert_array_equal(both.policy, known.policy)
+    np.testing.assert_allclose(both.log_prediction, known.log_prediction, atol=1e-6)
     np.testing.assert_array_equal(alone.policy, 0.0)
     np.testing.assert_allclose(alone.log_prediction, -np.log(SIZE), rtol=1e-6)
 

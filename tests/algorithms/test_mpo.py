@@ -98,7 +98,7 @@ def scramble(params, seed, scale=0.3):
 def start():
     """A learner whose targets are not its online networks, and a batch."""
     parts = mpo.build(SMALL, SMALL.env)
-    state = mpo.init(parts, jax.random.key(0))
+    state = jax.jit(partial(mpo.init, parts))(jax.random.key(0))
     state = state._replace(target_params=scramble(state.target_params, 1))
     state.params["actor"] = scramble(state.target_params["actor"], 2, 0.1)
     keys = jax.random.split(jax.random.key(3), 5)
@@ -132,13 +132,17 @@ def textbook(parts, state, batch, key):
     config, targets = parts.config, state.target_params
     key_evaluate, key_improve = jax.random.split(key)
 
-    num = config.bootstrap_samples
-    raw = act_with(parts, targets, batch.next_obs, num, key_evaluate)
-    v_next = values_of(parts, targets, batch.next_obs, raw).mean(0)
-    target = batch.reward + batch.discount * v_next
+    @jax.jit
+    def evaluate():
+        num = config.bootstrap_samples
+        raw = act_with(parts, targets, batch.next_obs, num, key_evaluate)
+        v_next = values_of(parts, targets, batch.next_obs, raw).mean(0)
+        target = batch.reward + batch.discount * v_next
+        raw = act_with(parts, targets, batch.obs, config.action_samples, key_improve)
+        return target, raw, values_of(parts, targets, batch.obs, raw)
 
-    raw = act_with(parts, targets, batch.obs, config.action_samples, key_improve)
-    q = np.asarray(values_of(parts, targets, batch.obs, raw), np.float64)
+    target, raw, q = evaluate()
+    q = np.asarray(q, np.float64)
 
     def dual(log_eta):
         eta = np.exp(log_eta)
@@ -153,9 +157,8 @@ def textbook(parts, state, batch, key):
     def normal(mean, log_std):
         return _distrax().MultivariateNormalDiag(mean, jnp.exp(log_std))
 
-    old = parts.actor.apply(targets["actor"], batch.obs)
-
     def loss(params):
+        old = parts.actor.apply(targets["actor"], batch.obs)
         new = parts.actor.apply(params["actor"], batch.obs)
         critic = 0.0
         for value in parts.critics.apply(params["critics"], batch.obs, batch.action):
@@ -178,7 +181,7 @@ def textbook(parts, state, batch, key):
                 total += multiplier * (epsilon - jax.lax.stop_gradient(kl))
         return total
 
-    return eta, target, jax.grad(loss)(state.params)
+    return eta, target, jax.jit(jax.grad(loss))(state.params)
 
 
 def one_step(parts, state, batch, key, count=0):
@@ -194,7 +197,8 @@ def test_one_gradient_step_is_the_textbooks(start):
     eta, target, grads = textbook(parts, state, batch, key)
 
     np.testing.assert_allclose(metrics["temperature"], eta, rtol=1e-3)
-    value = parts.critics.apply(state.params["critics"], batch.obs, batch.action)[0]
+    apply = jax.jit(parts.critics.apply)
+    value = apply(state.params["critics"], batch.obs, batch.action)[0]
     np.testing.assert_allclose(td_error, target - value, rtol=1e-4, atol=1e-5)
     rates = {"actor": 3e-4, "critics": 3e-4, "duals": 1e-2}
     for name, rate in rates.items():

@@ -126,8 +126,8 @@ def _check_dependence(policy, values):
     def total(function):
         return lambda obs: sum(x.sum() for x in jax.tree.leaves(function(obs)))
 
-    for function, sees_state in ((policy, False), (values, True)):
-        slopes = jax.grad(total(function))(observations())
+    for function, sees_state in ((jax.jit(policy), False), (jax.jit(values), True)):
+        slopes = jax.jit(jax.grad(total(function)))(observations())
         assert (slopes["obs"] != 0.0).any()
         assert (slopes["state"] != 0.0).any() == sees_state
         one, two = function(observations()), function(observations(1.0))
@@ -136,7 +136,7 @@ def _check_dependence(policy, values):
 
 
 def policy_of(config):
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
+    state = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
     return purerl.make_policy(config, state)
 
 

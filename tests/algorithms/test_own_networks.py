@@ -11,6 +11,7 @@ from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.config import ConfigError
 from purerl.train import bind
 from tests import nets
+from tests.algorithms.agents import compiled
 from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
@@ -58,7 +59,7 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
             for flag in (True, False)
         )
     )
-    params = on_policy.algorithm(shared, ppo.learn).init(key).params
+    params = jax.jit(on_policy.algorithm(shared, ppo.learn).init)(key).params
     assert set(params["critic"]["params"]) == {"Dense_0"}
     rng = np.random.default_rng(0)
     numbers = [jnp.asarray(rng.normal(size=6), jnp.float32) for _ in range(4)]
@@ -66,10 +67,9 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
     batch = policy_gradient.Batch(obs, jnp.array([0, 1] * 3), *numbers)
 
     def gradient(parts, params):
-        grads, metrics = jax.grad(lambda p: ppo.loss(parts, p, batch), has_aux=True)(
+        return jax.jit(jax.grad(lambda p: ppo.loss(parts, p, batch), has_aux=True))(
             params
         )
-        return grads, metrics
 
     found, metrics = gradient(shared, params)
     expected, same = gradient(separate, joined(params))
@@ -77,7 +77,9 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), metrics, same
     )
     actor, critic = (expected[name]["params"] for name in ("actor", "critic"))
-    whole = jax.tree.map(jnp.add, actor["torso"], critic["torso"])
+    whole = jax.tree.map(
+        lambda x, y: np.asarray(x) + y, actor["torso"], critic["torso"]
+    )
     torso = found["actor"]["params"]["torso"]
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
@@ -97,17 +99,22 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
 def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
     bound = bind(small("vpg", shared_torso=True))
     shared = policy_gradient.make_agent(bound.config, bound.env)
-    params = on_policy.init(shared, lambda params: (), key).params
-    obs = jax.random.normal(key, (5, 2, 4))
-    inputs = shared.inputs(params, obs)
-    value = shared.critic.apply(params["critic"], inputs)
-    logits = shared.on_features.apply(params["actor"], inputs)
     torso = networks.make_torso("mlp", (4,), (4,), "tanh")
-    expected = networks.Critic(torso).apply(joined(params)["critic"], obs)
+
+    def outputs(key):
+        params = on_policy.init(shared, lambda params: (), key).params
+        obs = jax.random.normal(key, (5, 2, 4))
+        inputs = shared.inputs(params, obs)
+        return (
+            shared.critic.apply(params["critic"], inputs),
+            shared.on_features.apply(params["actor"], inputs),
+            networks.Critic(torso).apply(joined(params)["critic"], obs),
+            shared.actor.apply(params["actor"], obs),
+        )
+
+    value, logits, expected, other = compiled(outputs, key)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        logits, shared.actor.apply(params["actor"], obs), rtol=1e-5, atol=1e-7
-    )
+    np.testing.assert_allclose(logits, other, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """PLR: PPO's own update in levels that are new, or replayed."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,12 +19,12 @@ from purerl.keys import update_keys
 from purerl.learning.returns import gae
 from purerl.replay import levels
 from purerl.train import bind
+from tests.algorithms.agents import compiled
 from tests.helpers import slow_but
 
 SIZE, LIMIT, ENVS, STEPS, CAPACITY, UPDATES = 4, 10, 4, 12, 12, 8
 OPTIONS = {"size": (SIZE, SIZE), "view": 3, "max_walls": 4}
 FIELDS = {
-    "env_params": {"max_steps_in_episode": LIMIT},
     "num_envs": ENVS,
     "num_steps": STEPS,
     "num_epochs": 2,
@@ -32,29 +34,59 @@ FIELDS = {
     "total_timesteps": UPDATES * ENVS * STEPS,
     "num_evaluations": 0,
 }
-CONFIG = PLRConfig(env_kwargs=OPTIONS, buffer_size=CAPACITY, **FIELDS)
+CONFIG = PLRConfig(
+    env_kwargs=OPTIONS, buffer_size=CAPACITY, learn_on_new=True, **FIELDS
+)
+ENV = RepeatedLevels(envs.Maze(**OPTIONS))
+# All that differs between courses, so that they are one program.
+NUMBERS = {
+    "replay_probability": CONFIG.replay_probability,
+    "min_fill": CONFIG.min_fill,
+    "env_params.max_steps_in_episode": LIMIT,
+}
 
 
-def course(config, overrides=None, seed=0):
-    """States before and after every update with leaves `[U + 1, ...]`, and metrics."""
-    algorithm = purerl.make_algorithm(config.replace(**(overrides or {})))
+@cache
+def programs(config):
+    """Functions of `NUMBERS`: the first state, and all updates."""
+    bound = bind(config)
 
-    def run(key):
+    def init(key, overrides):
+        return bound.algorithm(bound.at(overrides)).init(key)
+
+    def run(first, overrides):
+        algorithm = bound.algorithm(bound.at(overrides))
+
         def step(state, _):
             after, metrics = algorithm.step(state)
             return after, (after, metrics)
 
-        first = algorithm.init(key)
         _, (states, metrics) = jax.lax.scan(step, first, None, length=UPDATES)
         states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, states)
         return states, metrics
 
-    return jax.jit(run)(jax.random.key(seed))
+    return jax.jit(init), jax.jit(run)
+
+
+def course(config=CONFIG, seed=0, state=None, **numbers):
+    """States before and after every update with leaves `[U + 1, ...]`, and metrics."""
+    (init, run), numbers = programs(config), {**NUMBERS, **numbers}
+    state = init(jax.random.key(seed), numbers) if state is None else state
+    return run(state, numbers)
+
+
+def at(states, index):
+    return jax.tree.map(lambda x: x[index], states)
 
 
 @pytest.fixture(scope="module")
 def robust():
-    return course(CONFIG)
+    return course()
+
+
+@pytest.fixture(scope="module")
+def last(robust):
+    return at(robust[0], -1)
 
 
 def moved(states):
@@ -69,20 +101,25 @@ def moved(states):
     return (flat[1:] != flat[:-1]).any(1)
 
 
+def put_into(state, level, key):
+    """A state whose environments begin in levels."""
+    obs, inside = jax.vmap(ENV.reset_in)(jax.random.split(key, ENVS), level)
+    return state._replace(envs=carry_of(jax.vmap(start_of)(obs, inside)))
+
+
 def test_without_replay_it_is_ppo_in_new_levels():
     """Domain randomisation: the public PPO, and environments put into new levels."""
-    states, metrics = course(CONFIG, {"replay_probability": 0.0, "learn_on_new": True})
-    env = RepeatedLevels(envs.Maze(**OPTIONS))
-    algorithm = purerl.make_algorithm(purerl.PPOConfig(env=env, **FIELDS))
-    params = env.default_params.replace(max_steps_in_episode=LIMIT)
+    states, metrics = course(replay_probability=0.0)
+    limit = {"max_steps_in_episode": LIMIT}
+    config = purerl.PPOConfig(env=ENV, env_params=limit, **FIELDS)
+    algorithm = purerl.make_algorithm(config)
+    params = ENV.default_params.replace(**limit)
 
     def step(state, _):
         keys = update_keys(state, 8)
-        draw = jax.vmap(env.draw_level, (0, None))
+        draw = jax.vmap(ENV.draw_level, (0, None))
         level = draw(jax.random.split(keys[5], ENVS), params)
-        obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
-        begun = carry_of(jax.vmap(start_of)(obs, inside))
-        state, metrics = algorithm.step(state._replace(envs=begun))
+        state, metrics = algorithm.step(put_into(state, level, keys[7]))
         return state, (level, metrics)
 
     def run(key):
@@ -90,14 +127,13 @@ def test_without_replay_it_is_ppo_in_new_levels():
 
     state, (drawn, expected) = jax.jit(run)(jax.random.key(0))
     assert (metrics["replayed"] == 0).all() and moved(states).all()
-    last = jax.tree.map(lambda x: x[-1], states)
     for name in ("params", "opt_state", "envs"):
         for x, y in zip(
-            jax.tree.leaves(getattr(last, name)),
+            jax.tree.leaves(getattr(states, name)),
             jax.tree.leaves(getattr(state, name)),
             strict=True,
         ):
-            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-8)
+            np.testing.assert_allclose(x[-1], y, rtol=1e-5, atol=1e-8)
     for name in expected:
         np.testing.assert_array_equal(metrics[name], expected[name])
     np.testing.assert_array_equal(states.envs.state.level.walls[1:], drawn.walls)
@@ -105,12 +141,11 @@ def test_without_replay_it_is_ppo_in_new_levels():
 
 @pytest.mark.slow(optimised=False)
 def test_the_policy_learns_from_replayed_levels_alone(robust):
-    states, metrics = robust
+    states, metrics = course(CONFIG.replace(learn_on_new=False))
     replayed = np.asarray(metrics["replayed"]) == 1
     assert replayed.any() and not replayed.all()
     np.testing.assert_array_equal(moved(states), replayed)
-    every, _ = course(CONFIG, {"learn_on_new": True})
-    assert moved(every).all()
+    assert moved(robust[0]).all()
 
 
 def test_levels_are_replayed_once_the_buffer_is_full_enough(robust):
@@ -141,10 +176,10 @@ def test_a_replayed_level_is_one_of_the_buffer_and_a_new_one_is_kept(robust):
         assert same.any(1).all() or (not metrics["replayed"][u] and size == CAPACITY)
 
 
-def agent_in(config, env):
-    """The agent of a config in an environment."""
-    config = with_params(purerl.resolve(config), env)
-    return policy_gradient.make_agent(config, env)
+def agent_with(**overrides):
+    """The agent of the levels; its numbers may be traced."""
+    config = with_params(bind(CONFIG).at({**NUMBERS, **overrides}), ENV)
+    return policy_gradient.make_agent(config, ENV)
 
 
 @pytest.mark.parametrize(
@@ -152,25 +187,23 @@ def agent_in(config, env):
 )
 def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     """Of new levels: computed again from the rollout, with the critic before it."""
-    config = CONFIG.replace(score=kind, learn_on_new=True)
-    algorithm = purerl.make_algorithm(config)
-    state = jax.jit(algorithm.init)(jax.random.key(1))
-    after, metrics = jax.jit(algorithm.step)(state)
+    config = CONFIG.replace(score=kind)
+    states, metrics = course(config, seed=1)
+    state, after = (at(states, index) for index in (0, 1))
+    parts = agent_with()
 
-    env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = agent_in(purerl.PPOConfig(env=env, **FIELDS), env)
-    keys = update_keys(state, 8)
-    level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
-    obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
-    begun = state._replace(envs=carry_of(jax.vmap(start_of)(obs, inside)))
-    played = jax.jit(lambda s: on_policy.collect(parts, s, keys[:3]))(begun)
-    steps, episodes = played.transitions, played.episodes
-    critic = lambda x: parts.critic.apply(state.params["critic"], x)  # noqa: E731
-    value, next_value = critic(steps.obs), critic(steps.next_obs)
-    best = levels.best_returns(episodes.done, episodes.returns)
-    if kind == "max_monte_carlo":
-        expected = best - value.mean(0)
-    else:
+    def scores(state, levels_now):
+        keys = update_keys(state, 8)
+        begun = put_into(state, jax.tree.map(lambda x: x[:ENVS], levels_now), keys[7])
+        played = on_policy.collect(parts, begun, keys[:3])
+        steps, episodes = played.transitions, played.episodes
+        value, next_value = (
+            parts.critic.apply(state.params["critic"], x)
+            for x in (steps.obs, steps.next_obs)
+        )
+        best = levels.best_returns(episodes.done, episodes.returns)
+        if kind == "max_monte_carlo":
+            return best, best - value.mean(0)
         traces = gae(
             steps.reward,
             value,
@@ -180,10 +213,12 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
             gamma=config.gamma,
             gae_lambda=config.gae_lambda,
         )
-        expected = jnp.maximum(traces, 0).mean(0)
+        return best, jnp.maximum(traces, 0).mean(0)
+
+    best, expected = compiled(scores, state, after.level_buffer.levels)
     np.testing.assert_allclose(after.level_buffer.score[:ENVS], expected, atol=1e-6)
     np.testing.assert_allclose(after.level_buffer.best_return[:ENVS], best)
-    np.testing.assert_allclose(metrics["level_score"], expected.mean(), atol=1e-6)
+    np.testing.assert_allclose(metrics["level_score"][0], expected.mean(), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -210,7 +245,7 @@ def test_other_levels_than_mazes_are_replayed():
 def test_overrides_with_which_nothing_is_learned_get_the_configs_sentence(
     overrides, words
 ):
-    config = CONFIG.replace(buffer_size=29, min_fill=0.5)
+    config = CONFIG.replace(buffer_size=29, min_fill=0.5, learn_on_new=False)
     train = purerl.make_train(config)
     with pytest.raises(ConfigError, match=words):
         jax.eval_shape(lambda key: train(key, overrides), jax.random.key(0))
@@ -219,18 +254,15 @@ def test_overrides_with_which_nothing_is_learned_get_the_configs_sentence(
     bind(config.replace(learn_on_new=True)).at(overrides)
 
 
-def test_replayed_levels_have_the_numbers_of_the_present_run(robust):
+def test_replayed_levels_have_the_numbers_of_the_present_run(last):
     """A time limit belongs to no level: one that is kept goes on with a new limit."""
-    states, _ = robust
-    state = jax.tree.map(lambda x: x[-1], states)
-    assert (state.level_buffer.levels.max_steps_in_episode[:4] == LIMIT).all()
-    other = CONFIG.replace(env_params={"max_steps_in_episode": 2}, min_fill=0.0)
-    config = other.replace(replay_probability=1.0)
-    after, metrics = jax.jit(purerl.make_algorithm(config).step)(state)
-    assert metrics["replayed"] == 1.0
-    level = after.envs.state.level
+    assert (last.level_buffer.levels.max_steps_in_episode[:4] == LIMIT).all()
+    short = {"env_params.max_steps_in_episode": 2}
+    after, metrics = course(state=last, replay_probability=1.0, min_fill=0.0, **short)
+    assert metrics["replayed"][0] == 1.0
+    level = at(after.envs.state.level, 1)
     assert (level.max_steps_in_episode == 2).all()
-    kept = np.asarray(state.level_buffer.levels.walls).reshape(CAPACITY, -1).tolist()
+    kept = np.asarray(last.level_buffer.levels.walls).reshape(CAPACITY, -1).tolist()
     played = np.asarray(level.walls).reshape(ENVS, -1).tolist()
     assert all(walls in kept for walls in played)
 
@@ -257,40 +289,39 @@ def test_a_replayed_level_has_its_new_score_and_time(robust):
         assert (after.best_return >= before.best_return).all()
 
 
-def test_the_new_score_of_a_level_is_by_its_highest_return_so_far(robust):
-    env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = agent_in(CONFIG, env)
-    state = jax.tree.map(lambda x: x[-1], robust[0])
-    collect = jax.jit(lambda s: on_policy.collect(parts, s, update_keys(s, 8)[:3]))
-    collected = collect(state)
-    low, high = (
-        plr.score(parts, state, collected, jnp.full(ENVS, best))
-        for best in (-jnp.inf, 100.0)
-    )
+def test_the_new_score_of_a_level_is_by_its_highest_return_so_far(last):
+    parts = agent_with()
+
+    def scores(state):
+        collected = on_policy.collect(parts, state, update_keys(state, 8)[:3])
+        return [
+            plr.score(parts, state, collected, jnp.full(ENVS, best))
+            for best in (-jnp.inf, 100.0)
+        ]
+
+    low, high = compiled(scores, last)
     np.testing.assert_array_equal(high.best_return, 100.0)
     np.testing.assert_allclose(
         high.score - low.score, 100.0 - low.best_return, rtol=1e-4
     )
 
 
-def test_levels_are_drawn_by_the_configs_temperature_and_staleness(robust):
+def test_levels_are_drawn_by_the_configs_temperature_and_staleness(last):
     """Staleness alone draws the oldest level, a cold temperature the highest score."""
-    states, _ = robust
-    state = jax.tree.map(lambda x: x[-1], states)
-    size, now = int(state.level_buffer.size), int(state.update)
+    size, now = int(last.level_buffer.size), int(last.update)
     oldest, best = 1, 3
     assert size > best and now > 0
-    buffer = state.level_buffer._replace(
-        played=jnp.full(CAPACITY, now).at[oldest].set(0),
-        score=jnp.zeros(CAPACITY).at[best].set(1.0),
-    )
-    state = state._replace(level_buffer=buffer)
-    env = RepeatedLevels(envs.Maze(**OPTIONS))
+    played, score = np.full(CAPACITY, now, np.int32), np.zeros(CAPACITY, np.float32)
+    played[oldest], score[best] = 0, 1.0
+    buffer = last.level_buffer._replace(played=played, score=score)
+
+    @jax.jit
+    def choose(state, numbers):
+        return plr.choose(agent_with(**numbers), state, update_keys(state, 8))
+
+    state = last._replace(level_buffer=buffer)
     for staleness, temperature, place in ((1.0, 1.0, oldest), (0.0, 0.01, best)):
-        config = CONFIG.replace(
-            replay_probability=1.0, staleness_coef=staleness, temperature=temperature
-        )
-        parts = agent_in(config, env)
-        played = plr.choose(parts, state, update_keys(state, 8))
+        numbers = {"staleness_coef": staleness, "temperature": temperature}
+        played = choose(state, {"replay_probability": 1.0, **numbers})
         assert played.is_replay
         np.testing.assert_array_equal(played.places, place)

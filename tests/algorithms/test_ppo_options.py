@@ -11,7 +11,7 @@ import purerl
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import minibatches, optimiser
 from purerl.optimisers import SGD
-from tests.algorithms.agents import agent_of
+from tests.algorithms.agents import agent_of, compiled
 from tests.helpers import tiny_config
 
 PPO = tiny_config(total_timesteps=96, num_evaluations=0, anneal_learning_rate=False)
@@ -20,7 +20,7 @@ PPO = tiny_config(total_timesteps=96, num_evaluations=0, anneal_learning_rate=Fa
 def updated(config):
     """An agent before and after its first update, and the metrics of it."""
     algorithm = purerl.make_algorithm(config)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     after, metrics = jax.jit(algorithm.step)(state)
     return state, after, metrics
 
@@ -97,7 +97,7 @@ def test_the_critic_has_a_step_size_of_its_own():
 def test_both_step_sizes_decay():
     config = PPO.replace(critic_learning_rate=1e-3, anneal_learning_rate=True)
     algorithm = purerl.make_algorithm(config)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     late = state._replace(update=jnp.int32(3))  # after the last of three updates
     after, _ = jax.jit(algorithm.step)(late)
     same(after.params, late.params)
@@ -105,12 +105,16 @@ def test_both_step_sizes_decay():
 
 def test_advantages_may_be_standardised_over_the_whole_batch():
     config = PPO.replace(normalize_whole_batch=True)
-    state = purerl.make_algorithm(PPO).init(jax.random.key(0))
-    played = on_policy.collect(agent_of(PPO), state, jax.random.key(1))
-    found, given = (
-        ppo.targets(agent_of(each), state, played)[0].advantage
-        for each in (config, PPO)
-    )
+
+    def advantages(key):
+        state = purerl.make_algorithm(PPO).init(key)
+        played = on_policy.collect(agent_of(PPO), state, key)
+        return [
+            ppo.targets(agent_of(each), state, played)[0].advantage
+            for each in (config, PPO)
+        ]
+
+    found, given = compiled(advantages, jax.random.key(0))
     np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
     np.testing.assert_allclose(found.std(), 1.0, rtol=1e-5)
     np.testing.assert_allclose(found, (given - given.mean()) / given.std(), rtol=1e-3)

@@ -1,7 +1,7 @@
 """Recurrent DQN: the buffer's sequences, a plain loop, and DQN without a memory."""
 
 import itertools
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ class Trained:
             self.params.append(optimiser.flatten(self.state.params)[0])
             self.state, metrics = step(self.state)
             self.metrics.append(metrics)
-        self.buffer = ring.in_order(self.state.buffer)
+        self.buffer = jax.jit(ring.in_order)(self.state.buffer)
         self.restore = optimiser.flatten(self.state.params)[1]
         rng = np.random.default_rng(0)
         flat = optimiser.flatten(self.state.params)[0]
@@ -93,7 +93,18 @@ class Trained:
     def rows_of(self, parts, prepare=None):
         prepare = prepare or partial(observe.prepare, parts, ())
         ones = jnp.ones(len(NUMBERS))
-        return parts.replay.batch(self.buffer, NUMBERS, ones, prepare)[0]
+
+        @jax.jit
+        def gather(buffer):
+            return parts.replay.batch(buffer, NUMBERS, ones, prepare)[0]
+
+        return gather(self.buffer)
+
+    @cached_property
+    def walked(self):
+        """What `walk` says of both networks."""
+        walks = jax.jit(partial(walk, self))
+        return [jax.tree.map(np.asarray, walks(flat)) for flat in self.nets]
 
     def learner(self):
         return off_policy.Learner(*self.nets, self.state.opt_state)
@@ -167,13 +178,22 @@ def test_without_steps_of_their_own_before_them_rows_begin_with_the_round(
 ):
     memory, played = trained.state.memory, trained.played[-1]
     memory = jax.tree.map(lambda x: x + 1.0, memory)
-    stored = batches.store_sequences(
-        memory, played.memories, played.transitions, burn_in
-    )
+
+    @jax.jit
+    def store(memory, played):
+        return batches.store_sequences(
+            memory, played.memories, played.transitions, burn_in
+        )
+
+    @jax.jit
+    def gather(stored, numbers):
+        buffer = jax.tree.map(lambda x: jnp.concatenate([x, x[::-1]]), stored)
+        return batches.gather_sequences(burn_in, ENVS, buffer, numbers)
+
+    stored = jax.tree.map(np.asarray, store(memory, played))
     np.testing.assert_array_equal(stored.memory.carry, memory.carry)
     numbers = jnp.arange(ENVS, dtype=jnp.uint32)
-    buffer = jax.tree.map(lambda x: jnp.concatenate([x, x[::-1]]), stored)
-    rows = batches.gather_sequences(burn_in, ENVS, buffer, numbers)
+    rows = gather(stored, numbers)
     now = stored.steps if not burn_in else jax.tree.map(lambda x: x[::-1], stored.steps)
     np.testing.assert_array_equal(rows.batch.reward, now.reward)
     done = [x.terminated | x.truncated for x in (stored.steps, now)]
@@ -236,7 +256,7 @@ def unsqueezed(x):
 
 def targets(trained, double, rescaled):
     """Targets `[L, R]` in a plain loop, in float64."""
-    (_, online), (_, slow) = (walk(trained, flat) for flat in trained.nets)
+    (_, online), (_, slow) = trained.walked
     online, slow = (np.asarray(x, np.float64) for x in (online, slow))
     chosen = (online if double else slow).argmax(-1)
     value = np.take_along_axis(slow, chosen[..., None], -1)[..., 0]
@@ -284,14 +304,16 @@ def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(tra
         value = jnp.take_along_axis(q, action, -1)[..., 0]
         return (weight * jnp.square(target - value).mean(0)).mean() / 2, value
 
-    (expected, value), gradient = jax.value_and_grad(reference, has_aux=True)(
-        flat, flat
-    )
+    @jax.jit
+    def slopes(flat):
+        through = jax.grad(lambda flat: reference(flat, flat)[0])(flat)
+        return jax.value_and_grad(reference, has_aux=True)(flat, flat), through
+
+    ((expected, value), gradient), through = slopes(flat)
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-4)
     np.testing.assert_allclose(td_error, target - value, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(grads, gradient, rtol=1e-3, atol=1e-6)
     # A burn-in that learned too would have another gradient.
-    through = jax.grad(lambda flat: reference(flat, flat)[0])(flat)
     assert np.abs(through - gradient).max() > 0.01 * np.abs(gradient).max()
 
 
@@ -317,9 +339,8 @@ def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
     added = jnp.uint32(ROUNDS * ENVS)
     numbers, _ = parts.replay.sample(priorities, noise, added)
     assert set(numbers.tolist()) <= set(NUMBERS.tolist())
-    value = walk(trained, trained.nets[0])[0]
-    action = trained.rows.batch.action.T[..., None]
-    value = np.take_along_axis(np.asarray(value), np.asarray(action), -1)[..., 0]
+    action = np.asarray(trained.rows.batch.action).T[..., None]
+    value = np.take_along_axis(trained.walked[0][0], action, -1)[..., 0]
     size = np.abs(targets(trained, True, False) - value)
     priority = 0.7 * size.max(0) + 0.3 * size.mean(0)
     # Round 3 lies in the first row, round 4 in the second, round 2 in the third.
@@ -382,13 +403,14 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     parts = recurrent_dqn.build(config, resolve_env(config))
     steps = trained.rows
     one = jax.tree.map(lambda x: x[:1], parts.memory.kind.blank((1,)))
-    params = parts.memory.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
-    keys = iter(jax.random.split(jax.random.key(2), 9))
+    init = jax.jit(parts.memory.core.init)
+    params = init(jax.random.key(1), steps.batch.obs[:1, 0], one)
+    rng = np.random.default_rng(2)
 
     def draw(x):
         if not jnp.issubdtype(x.dtype, jnp.floating):
             return jnp.ones_like(x)  # A count of the steps that are remembered.
-        return jax.random.normal(next(keys), x.shape)
+        return jnp.asarray(rng.normal(size=x.shape), jnp.float32)
 
     stored = jax.tree.map(draw, parts.memory.kind.blank(NUMBERS.shape))
     rows = steps._replace(memory=stored)
@@ -419,6 +441,7 @@ def test_importance_weights_reach_the_gradient_step(trained):
         return learner, jnp.zeros(len(weight)), {"value_loss": weight.sum()}
 
     hooks = recurrent_dqn.make_hooks(parts, trained.restore)._replace(learn=learn)
-    *_, metrics = trained.take_steps(hooks, priorities, update, key)
+    take = jax.jit(partial(trained.take_steps, hooks))
+    *_, metrics = take(priorities, update, key)
     np.testing.assert_allclose(metrics["value_loss"], weight.sum(), rtol=1e-6)
     assert float(weight.min()) < 0.9

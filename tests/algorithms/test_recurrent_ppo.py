@@ -150,6 +150,9 @@ def dense(layer, x):
 
 def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
     _, start, (_, after, transitions, memories, _), sequences = rolled
+    after, transitions, memories, batch = jax.tree.map(
+        np.asarray, (after, transitions, memories, sequences.batch)
+    )
     steps, num_envs = transitions.reward.shape
     reference = Reference(start.params)
     truncated_bootstraps = []
@@ -157,7 +160,7 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
         h, g = (np.asarray(of(x, start.memory)[b], np.float64) for x in KEYS)
         delta, done = np.zeros(steps), np.zeros(steps, bool)
         for t in range(steps):
-            step = jax.tree.map(lambda x, t=t, b=b: np.asarray(x[t, b]), transitions)
+            step = jax.tree.map(lambda x, t=t, b=b: x[t, b], transitions)
             h = reference.remember("actor", step.obs, h)
             g = reference.remember("critic", step.obs, g)
             np.testing.assert_allclose(of("actor", memories)[t, b], h, atol=1e-5)
@@ -165,7 +168,7 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
             log_prob = reference.log_prob(h, step.action)
             np.testing.assert_allclose(step.log_prob, log_prob, atol=1e-5)
             value = reference.value(g)
-            np.testing.assert_allclose(sequences.batch.value[b, t], value, atol=1e-5)
+            np.testing.assert_allclose(batch.value[b, t], value, atol=1e-5)
             # The memory of this episode sees the observation before any reset.
             ahead = partial(reference.remember, "critic", step.next_obs)
             next_value = reference.value(ahead(g))
@@ -182,8 +185,7 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
         advantage = 0.0
         for t in reversed(range(steps)):
             advantage = delta[t] + 0.9 * 0.8 * (not done[t]) * advantage
-            actual = sequences.batch.advantage[b, t]
-            np.testing.assert_allclose(actual, advantage, atol=1e-5)
+            np.testing.assert_allclose(batch.advantage[b, t], advantage, atol=1e-5)
     # The tolerance tells the two memories apart.
     assert len(truncated_bootstraps) > 3 and min(truncated_bootstraps) > 1e-3
 

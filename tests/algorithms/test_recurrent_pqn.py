@@ -8,7 +8,7 @@ import numpy as np
 import purerl
 from purerl.algorithms import on_policy, pqn
 from tests import nets
-from tests.algorithms.agents import agent_of, algorithm_of, rows_of
+from tests.algorithms.agents import agent_of, algorithm_of, compiled, rows_of
 
 FIELDS = {
     "env": "probe/chain",  # terminations and truncations
@@ -38,19 +38,27 @@ def rolled(config):
 
 def test_values_targets_and_loss_are_those_of_a_plain_loop():
     parts, state, played = rolled(CONFIG)
-    _, _, transitions, memories, _ = played
-    rows = rows_of(pqn, parts, state, played)
-    apply = parts.memory.core.apply
-    features = partial(apply, state.params["core"], method=lambda m, obs: m.torso(obs))
+
+    def learned_from(state, played):
+        rows, core = rows_of(pqn, parts, state, played), state.params["core"]
+        features = [
+            parts.memory.core.apply(core, obs, method=lambda m, obs: m.torso(obs))
+            for obs in (played.transitions.obs, played.transitions.next_obs)
+        ]
+        return rows.batch.target, features, pqn.loss(parts, state.params, rows)[0]
+
+    targets, features, found = compiled(learned_from, state, played)
+    transitions, memories = jax.tree.map(
+        np.asarray, (played.transitions, played.memories)
+    )
     kernel = np.asarray(state.params["core"]["params"]["memory"]["Dense_0"]["kernel"])
     head = jax.tree.map(np.asarray, state.params["q"]["params"]["Dense_0"])
 
     def values(memory):
         return memory @ head["kernel"] + head["bias"]
 
-    entering = np.asarray(features(transitions.obs)) @ kernel
-    following = np.asarray(features(transitions.next_obs)) @ kernel
-    ends = np.asarray(transitions.terminated), np.asarray(transitions.truncated)
+    entering, following = (x @ kernel for x in features)
+    ends = transitions.terminated, transitions.truncated
     steps, num_envs = ends[0].shape
     squared, cut = [], 0
     for b in range(num_envs):
@@ -70,11 +78,10 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
             decay = 0.0 if last else 0.7
             later = (1 - decay) * bootstrap[t] + decay * target
             target = transitions.reward[t, b] + 0.9 * later * (not ends[0][t, b])
-            np.testing.assert_allclose(rows.batch.target[b, t], target, atol=1e-5)
+            np.testing.assert_allclose(targets[b, t], target, atol=1e-5)
             squared.append(np.square(q[t] - target))
             cut += bool(ends[1][t, b])
     assert cut > 2
-    found, _ = pqn.loss(parts, state.params, rows)
     np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
 
 

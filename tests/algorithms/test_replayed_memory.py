@@ -1,6 +1,6 @@
 """SAC and TD3 with a memory: a plain loop, agents without one, and a task for it."""
 
-from functools import partial
+from functools import cached_property, partial
 
 import flax.linen as nn
 import jax
@@ -65,7 +65,7 @@ class Trained:
         rng = np.random.default_rng(0)
 
         def moved(x):
-            return x + jnp.asarray(rng.normal(0, 0.3, x.shape), jnp.float32)
+            return np.float32(np.asarray(x) + rng.normal(0, 0.3, x.shape))
 
         params, targets = (
             jax.tree.map(moved, tree) for tree in (state.params, state.target_params)
@@ -73,12 +73,13 @@ class Trained:
         self.state = state
         self.learner = off_policy.Learner(params, targets, state.opt_state)
         weight = jnp.asarray(rng.uniform(0.2, 1.0, ROWS), jnp.float32)
-        self.batch = self.agent.replay.batch(
-            ring.in_order(state.buffer),
-            NUMBERS,
-            weight,
-            partial(observe.prepare, self.agent, ()),
+        prepare = partial(observe.prepare, self.agent, ())
+        gather = jax.jit(
+            lambda x: self.agent.replay.batch(
+                ring.in_order(x), NUMBERS, weight, prepare
+            )
         )
+        self.batch = gather(state.buffer)
         self.noise = jnp.asarray(rng.normal(size=(2, STEPS * ROWS, 1)), jnp.float32)
         self.last = self.windows()
 
@@ -128,11 +129,11 @@ class Trained:
         following = self.walk(network, params)[1]
         return jnp.take_along_axis(following, self.last[..., None], 0).reshape(-1, 4)
 
-    def target(self):
-        """Targets `[N]`; the sum of rewards in float64."""
+    @partial(jax.jit, static_argnums=0)
+    def next_value(self):
+        """What every sample's target goes on with, `[N]`."""
         agent, learner = self.agent, self.learner
         params, targets = learner.params, learner.target_params
-        steps = jax.tree.map(np.asarray, self.rows.batch)
         slow = targets["critics"]
         seen = self.after(agent.critics, slow)
         if self.module is sac:
@@ -146,7 +147,13 @@ class Trained:
             action = jnp.clip(mean + jnp.clip(0.2 * self.noise[0], -0.5, 0.5), -1, 1)
             log_prob = 0.0
         value = jnp.minimum(*agent.critics.head.apply(slow["head"], seen, action))
-        value = np.asarray(value - 0.3 * log_prob).reshape(STEPS, ROWS)
+        return value - 0.3 * log_prob
+
+    @cached_property
+    def target(self):
+        """Targets `[N]`; the sum of rewards in float64."""
+        value = np.asarray(self.next_value()).reshape(STEPS, ROWS)
+        steps = jax.tree.map(np.asarray, self.rows.batch)
         found = np.zeros((STEPS, ROWS))
         for t, r in np.ndindex(found.shape):
             u = self.last[t, r]
@@ -155,6 +162,22 @@ class Trained:
             if not steps.terminated[r, u]:
                 found[t, r] += GAMMA ** (u + 1 - t) * value[t, r]
         return found.reshape(-1)
+
+    @cached_property
+    def learned(self):
+        """Targets, and what a gradient step returns."""
+        module, learner = self.module, self.learner
+        is_sac = module is sac
+
+        @jax.jit
+        def learn(batch, noise):
+            given = learner if is_sac else learner.target_params
+            drawn = noise if is_sac else noise[0]
+            target = module.td_target(self.agent, given, batch, noise[0])
+            at = StepCount(jnp.uint32(0))
+            return target, *module.learn(self.agent, learner, batch, drawn, at)
+
+        return learn(self.batch, self.noise)
 
     def critics_loss(self, params, target, is_constant=True):
         critics = self.agent.critics
@@ -201,53 +224,54 @@ def trained(request):
 
 
 def test_targets_are_those_of_a_plain_loop(trained):
-    module, learner = trained.module, trained.learner
-    given = learner.target_params if module is td3 else learner
-    make = jax.jit(partial(module.td_target, trained.agent))
-    found = make(given, trained.batch, trained.noise[0])
-    np.testing.assert_allclose(found, trained.target(), rtol=1e-4, atol=1e-5)
+    found = trained.learned[0]
+    np.testing.assert_allclose(found, trained.target, rtol=1e-4, atol=1e-5)
 
 
 def test_one_step_targets_are_the_returns_of_sequences(trained):
     rows, config = trained.rows, trained.agent.config
     value = jnp.asarray(np.random.default_rng(1).normal(size=(STEPS, ROWS)))
-    steps = jax.tree.map(swap, rows.batch)
-    ends = steps.terminated, steps.truncated
-    for n in (1, 2, 6):
-        batch = replayed_memory.as_batch(config.replace(n_step=n), rows, jnp.ones(ROWS))
-        at = batch.next_obs.last
-        after = value.reshape(-1) if at is None else value.reshape(-1)[at]
-        expected = returns.n_step(steps.reward, value, *ends, gamma=GAMMA, n=n)
-        found = batch.reward + batch.discount * after
-        np.testing.assert_allclose(found, expected.reshape(-1), rtol=1e-5, atol=1e-6)
+
+    @jax.jit
+    def both(rows):
+        steps, pairs = jax.tree.map(swap, rows.batch), []
+        ends = steps.terminated, steps.truncated
+        for n in (1, 2, 6):
+            there = config.replace(n_step=n)
+            batch = replayed_memory.as_batch(there, rows, jnp.ones(ROWS))
+            at = batch.next_obs.last
+            after = value.reshape(-1) if at is None else value.reshape(-1)[at]
+            expected = returns.n_step(steps.reward, value, *ends, gamma=GAMMA, n=n)
+            pairs.append((batch.reward + batch.discount * after, expected.reshape(-1)))
+        return pairs
+
+    for found, expected in both(rows):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_gradient_step_is_that_of_a_plain_loop_with_a_constant_burn_in(trained):
-    learner, agent = trained.learner, trained.agent
-    noise = trained.noise if trained.module is sac else trained.noise[0]
-    learn = jax.jit(partial(trained.module.learn, agent))
-    new, td_error, metrics = learn(
-        learner, trained.batch, noise, StepCount(jnp.uint32(0))
-    )
-    target = trained.target()
+    learner, (_, new, td_error, metrics) = trained.learner, trained.learned
+    target = np.float32(trained.target)
 
     critics, old = learner.params["critics"], learner.params
-    loss, grads = jax.value_and_grad(trained.critics_loss)(critics, target)
+    slope = jax.value_and_grad(trained.critics_loss)
+    slopes = jax.jit(lambda x: [slope(x, target, fixed) for fixed in (True, False)])
+    (loss, grads), (_, through) = slopes(critics)
     np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
     assert td_error.shape == (STEPS * ROWS,)
     assert_moved(new.params["critics"], critics, grads)
     # A burn-in that learned too would have another gradient.
-    through = jax.grad(trained.critics_loss)(critics, target, False)
     core, other = grads["core"], through["core"]
-    assert difference(core, other) > 0.01 * difference(core, jax.tree.map(zero, core))
+    assert difference(core, other) > 0.01 * max(map(largest, jax.tree.leaves(core)))
 
-    loss, grads = jax.value_and_grad(trained.policy_loss)(
+    loss, grads = jax.jit(jax.value_and_grad(trained.policy_loss))(
         old["actor"], new.params["critics"]
     )
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     assert_moved(new.params["actor"], old["actor"], grads)
     for name, slow in learner.target_params.items():
-        expected = jax.tree.map(lambda a, b: a + TAU * (b - a), slow, new.params[name])
+        fast = jax.tree.map(np.asarray, new.params[name])
+        expected = jax.tree.map(lambda a, b: a + TAU * (b - a), slow, fast)
         jax.tree.map(
             partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
             new.target_params[name],
@@ -255,18 +279,18 @@ def test_a_gradient_step_is_that_of_a_plain_loop_with_a_constant_burn_in(trained
         )
 
 
-def zero(x):
-    return jnp.zeros_like(x)
+def largest(x):
+    return float(np.abs(x).max())
 
 
 def difference(one, other):
     pairs = zip(*map(jax.tree.leaves, (one, other)), strict=True)
-    return max(float(np.abs(a - b).max()) for a, b in pairs)
+    return max(largest(np.asarray(a) - np.asarray(b)) for a, b in pairs)
 
 
 def assert_moved(new, old, grads):
     """New parameters are the old ones minus the step size times their gradient."""
-    found = jax.tree.map(lambda a, b: (b - a) / RATE, new, old)
+    found = jax.tree.map(lambda a, b: (np.asarray(b) - a) / RATE, new, old)
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5), found, grads
     )
@@ -313,7 +337,7 @@ def test_a_memory_that_remembers_nothing_is_none(module):
     states, steps = [], []
     for each in (plain, other):
         algorithm = purerl.make_algorithm(each)
-        states.append(algorithm.init(jax.random.key(1)))
+        states.append(jax.jit(algorithm.init)(jax.random.key(1)))
         steps.append(jax.jit(algorithm.step))
     alone, with_memory = states
 

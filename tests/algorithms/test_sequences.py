@@ -89,24 +89,22 @@ class Rolled:
             state.params,
         )
 
-    def rows(self, **changes):
-        parts = policy_gradient.make_agent(self.config.replace(**changes), self.env)
-        return parts, rows_of(ppo, parts, self.state, self.played)
+    def parts(self, **changes):
+        return policy_gradient.make_agent(self.config.replace(**changes), self.env)
 
-    def seen(self, params, **changes):
+    def seen(self, params, *cuts):
         """What heads see of a memory, `[B, T, H]`, in the order of the steps."""
-        parts, rows = self.rows(**changes)
-        samples = parts.samples_of(params, rows)
-        return self.side.seen(samples.obs).reshape(ENVS, STEPS, -1)
 
-    def gradient(self, params, **changes):
-        parts, rows = self.rows(**changes)
-        loss = partial(ppo.loss, parts)
-        return jax.grad(lambda params: loss(params, rows)[0])(params)
+        @jax.jit
+        def see(params, state, played):
+            found = []
+            for parts in (self.parts(**cut) for cut in cuts):
+                rows = rows_of(ppo, parts, state, played)
+                obs = parts.samples_of(params, rows).obs
+                found.append(self.side.seen(obs).reshape(ENVS, STEPS, -1))
+            return found
 
-    def begun(self, parts, rows):
-        """The rows without burn-in, from the memories after it, as constants."""
-        return parts.memory.begun(self.moved, rows)
+        return [np.asarray(x) for x in see(params, self.state, self.played)]
 
 
 @pytest.fixture(scope="module", params=slow_but(SIDES, "one memory"))
@@ -122,23 +120,22 @@ CUTS = ({}, {"sequence_length": 4}, {"sequence_length": 4, "burn_in": 3})
 
 @pytest.mark.slow(optimised=False)
 def test_with_the_parameters_that_acted_all_cuts_are_the_whole_rollout(rolled):
-    whole = rolled.seen(rolled.state.params)
+    cuts = (*CUTS, {"sequence_length": 6, "burn_in": 6})
+    whole, *others = rolled.seen(rolled.state.params, *cuts)
     np.testing.assert_allclose(
         whole,
         rolled.side.of(rolled.played.memories).output.swapaxes(0, 1),
         rtol=1e-5,
         atol=1e-6,
     )
-    for changes in (*CUTS[1:], {"sequence_length": 6, "burn_in": 6}):
-        found = rolled.seen(rolled.state.params, **changes)
+    for found in others:
         np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     # The reference: the steps again, one environment at a time, from the memory that
     # was stored before the sequence or before its burn-in.
-    parts, _ = rolled.rows()
-    moved = rolled.moved
+    parts, moved = rolled.parts(), rolled.moved
     first = np.zeros((STEPS, ENVS), bool)
     ended = rolled.played.transitions.terminated | rolled.played.transitions.truncated
     first[1:] = ended[:-1]
@@ -151,12 +148,12 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     )
     kernel = moved[side.core]["params"]["memory"]["Dense_0"]["kernel"]
     entering = np.asarray(features) @ np.asarray(kernel)
-    for changes in CUTS:
+    seen = rolled.seen(moved, *CUTS)
+    for changes, found in zip(CUTS, seen, strict=True):
         length, burn_in = (
             changes.get("sequence_length", STEPS),
             changes.get("burn_in", 0),
         )
-        found = rolled.seen(moved, **changes)
         for k in range(STEPS // length):
             begin = max(0, k * length - burn_in)
             before = side.of(rolled.state.memory).carry
@@ -167,7 +164,7 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
                 if t >= k * length:
                     np.testing.assert_allclose(found[:, t], total, rtol=1e-4, atol=1e-5)
     # So the cuts differ, and burn-in lies between stored memories and the whole.
-    whole, cut, burned = (np.asarray(rolled.seen(moved, **c)) for c in CUTS)
+    whole, cut, burned = seen
     far, near = np.abs(cut - whole)[:, 4:], np.abs(burned - whole)[:, 4:]
     assert far.max() > 0.01 and near.mean() < 0.5 * far.mean()
 
@@ -175,23 +172,31 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
 def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     # With the memory after the burn-in put in by hand, as a constant, the gradient is
     # the same; and of a cut without burn-in it is another.
-    parts, rows = rolled.rows(sequence_length=4, burn_in=3)
-    constant = rolled.begun(parts, rows)
-    loss = partial(ppo.loss, parts)
-    expected = jax.grad(lambda p: loss(p, constant)[0])(rolled.moved)
-    found = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
-    other = rolled.gradient(rolled.moved, sequence_length=4)
+    _, cut, burned = (rolled.parts(**changes) for changes in CUTS)
+
+    @jax.jit
+    def slopes(params, state, played):
+        def slope(parts, rows):
+            return jax.grad(lambda params: ppo.loss(parts, params, rows)[0])(params)
+
+        rows = rows_of(ppo, burned, state, played)
+        constant = burned.memory.begun(params, rows)
+        other = slope(cut, rows_of(ppo, cut, state, played))
+        return slope(burned, rows), slope(burned, constant), other
+
+    found = slopes(rolled.moved, rolled.state, rolled.played)
     far = 0.0
-    for x, y, z in zip(*map(jax.tree.leaves, (found, expected, other)), strict=True):
+    for x, y, z in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
-        far = max(far, float(jnp.abs(x - z).max()))
+        far = max(far, float(np.abs(x - z).max()))
     assert far > 1e-3
 
 
 def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
     # Each step of the rollout is a sample of one sequence: what burn-in sees of it are
     # observations and flags alone.
-    _, rows = rolled.rows(sequence_length=4, burn_in=3)
+    gather = jax.jit(partial(rows_of, ppo, rolled.parts(**CUTS[2])))
+    rows = gather(rolled.state, rolled.played)
     assert rows.batch.action.shape == (ENVS * 3, 4)
     transitions = rolled.played.transitions
     action = np.asarray(rows.batch.action).reshape(ENVS, STEPS)

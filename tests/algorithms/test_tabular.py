@@ -41,17 +41,17 @@ def error_of(method, table=PAIR, *, obs=0, action=0, terminated=False, **fields)
     obs, action, reward, next_obs, flag = map(
         jnp.asarray, ([obs], [action], [10.0], [1], [terminated])
     )
-    out = rollout.StepOutput(reward, next_obs, flag, ~flag, reward, next_obs)
     config = TabularConfig(method=method, **names)
-    env = envs.make("GridWorld-v0")
+    parts = tabular.build(config, envs.make("GridWorld-v0"))
     noise = coins(which, toss=0.1, action=0)  # explores, and takes action 0
-    chosen = tabular.bootstrap_action(
-        tabular.build(config, env), jnp.asarray(table), next_obs, noise
-    )
-    error, value = tabular.td_error(
-        config, jnp.asarray(table), obs, action, out, chosen, noise.table
-    )
-    return float(error[0]), float(value[0])
+
+    @jax.jit
+    def error(table, flag):
+        out = rollout.StepOutput(reward, next_obs, flag, ~flag, reward, next_obs)
+        chosen = tabular.bootstrap_action(parts, table, next_obs, noise)
+        return tabular.td_error(config, table, obs, action, out, chosen, noise.table)
+
+    return [float(x[0]) for x in error(table, flag)]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,10 @@ def build(config):
     return tabular.build(with_params(config, env), env)
 
 
+def init(parts, seed=0):
+    return jax.jit(partial(tabular.init, parts))(jax.random.key(seed))
+
+
 def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
     # From the start (cell 8) up to cell 5; the limit of one step cuts the episode, and
     # the reset is back at cell 8. Cell 5 is worth 7, cell 8 is worth 100.
@@ -114,7 +118,7 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
         num_steps=1, env_kwargs=GRID, env_params={"max_steps_in_episode": 1}
     )
     parts = build(config)
-    state = tabular.init(parts, jax.random.key(0))
+    state = init(parts)
     q = state.params["q"].at[0, 5].set(7.0).at[0, 8].set(jnp.array([100.0, 0, 0, 0]))
     always = parts._replace(config=config.replace(epsilon=0.0))
     step = jax.jit(step_of(always))
@@ -128,7 +132,7 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
 def test_sarsa_takes_the_action_that_its_target_was_made_of():
     config = TabularConfig(method="sarsa", num_steps=1, env_kwargs=GRID, epsilon=1.0)
     parts = build(config)
-    step, state = jax.jit(step_of(parts)), tabular.init(parts, jax.random.key(0))
+    step, state = jax.jit(step_of(parts)), init(parts)
     taken = []
     for _ in range(30):
         planned, visits = int(state.next_action[0]), state.visits
@@ -145,14 +149,15 @@ def test_environments_that_meet_in_a_cell_move_it_by_their_mean_error():
     place = jnp.array([1, 1, 1, 2]), jnp.array([0, 0, 1, 0])
     error = jnp.array([1.0, 3.0, 8.0, -2.0])
     none, all = jnp.zeros(4, bool), jnp.ones(4, bool)
-    q = tabular.move(parts, jnp.zeros((1, 96, 4)), *place, error, none, all)
+    zeros, move = jnp.zeros((1, 96, 4)), jax.jit(partial(tabular.move, parts))
+    q = move(zeros, *place, error, none, all)
     found = {(1, 0): 0.5 * 2, (1, 1): 0.5 * 8, (2, 0): 0.5 * -2}
     for cell, value in found.items():
         assert float(q[(0, *cell)]) == pytest.approx(value)
     assert int((q != 0).sum()) == 3
     # What does not count is in no mean.
     counts = jnp.array([True, False, True, False])
-    q = tabular.move(parts, jnp.zeros((1, 96, 4)), *place, error, none, counts)
+    q = move(zeros, *place, error, none, counts)
     assert float(q[0, 1, 0]) == 0.5 * 1 and float(q[0, 2, 0]) == 0
 
 
@@ -220,10 +225,7 @@ def test_an_environment_on_the_host_without_numbered_states_is_refused():
 def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
     config = TabularConfig(env="CliffWalking-v0", method="double_q")
     parts = tabular.build(config, resolve_env(config))
-    step, state = (
-        jax.jit(step_of(parts)),
-        tabular.init(parts, jax.random.key(2)),
-    )
+    step, state = jax.jit(step_of(parts)), init(parts, 2)
 
     @jax.jit
     def noise_of(state):
@@ -268,7 +270,7 @@ def test_sarsa_chooses_anew_where_an_episode_begins():
         env_params={"max_steps_in_episode": 1},
     )
     parts = build(config)
-    state = tabular.init(parts, jax.random.key(0))
+    state = init(parts)
     after, metrics = jax.jit(step_of(parts))(state)
     assert int(metrics["episodes"]) == 1
     assert after.next_action.tolist() == [tabular.NONE]

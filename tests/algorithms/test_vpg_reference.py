@@ -1,5 +1,7 @@
 """VPG's arithmetic against closed forms, plain loops and an independent derivation."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from scipy import stats
 import purerl
 from purerl.acting.rollout import Transition
 from purerl.algorithms import vpg
-from tests.algorithms.agents import agent_of, samples_of
+from tests.algorithms.agents import agent_of, compiled, samples_of
 
 
 def small(**fields):
@@ -22,6 +24,16 @@ def small(**fields):
         "num_evaluations": 0,
     }
     return purerl.VPGConfig(**{**defaults, **fields})
+
+
+def slopes(parts, actor, batch):
+    """The gradient of the policy's loss, and its metrics."""
+    loss = partial(vpg.policy_loss, parts)
+    return jax.jit(jax.grad(loss, has_aux=True))(actor, batch)
+
+
+def init(config):
+    return jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
 
 
 def batch_of(obs, action, advantage, target=None):
@@ -56,9 +68,7 @@ def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
     #   dJ = (2 (1/4, -1/4) - (1/4, -1/4) + 4 (-3/4, 3/4)) / 3 = (-11/12, 11/12)
     parts, actor = bandit([np.log(3.0), 0.0])
     batch = batch_of(np.zeros((3, 4)), [0, 0, 1], [2.0, -1.0, 4.0])
-    grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
-        parts, actor, batch
-    )
+    grads, metrics = slopes(parts, actor, batch)
     np.testing.assert_allclose(
         grads["params"]["Dense_0"]["bias"], [11 / 12, -11 / 12], rtol=1e-5
     )
@@ -74,7 +84,7 @@ def test_the_entropy_bonus_flattens_the_policy():
     # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
     parts, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
     batch = batch_of(np.zeros((2, 4)), [0, 1], [0.0, 0.0])
-    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(parts, actor, batch)
+    grads, _ = slopes(parts, actor, batch)
     pi = np.array([0.75, 0.25])
     slope = -pi * (np.log(pi) - (pi * np.log(pi)).sum())
     np.testing.assert_allclose(
@@ -87,14 +97,12 @@ def test_the_gradient_of_a_gaussian_is_the_closed_form():
     # m = 0 and s = exp(-1/2), the initial one: s^2 = 1/e.
     config = small(env="probe/continuous")
     parts = agent_of(config)
-    started = purerl.make_algorithm(config).init(jax.random.key(0)).params["actor"]
+    started = init(config).params["actor"]
     actor = jax.tree.map(jnp.zeros_like, started)
     actor["params"]["log_std"] = started["params"]["log_std"]
     action, weight = np.array([0.5, -1.0]), np.array([1.0, 3.0])
     batch = batch_of(np.zeros((2, 1)), action[:, None], weight)
-    grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
-        parts, actor, batch
-    )
+    grads, metrics = slopes(parts, actor, batch)
     mean_slope = (weight * action * np.e).mean()
     std_slope = (weight * (action**2 * np.e - 1)).mean()
     grads = grads["params"]
@@ -126,13 +134,13 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     iterations, rate = 7, 0.1
     config = small(critic_iterations=iterations, critic_learning_rate=rate)
     parts = agent_of(config)
-    algorithm = purerl.make_algorithm(config)
-    state = algorithm.init(jax.random.key(0))
+    state = init(config)
     critic = jax.tree.map(jnp.zeros_like, state.params["critic"])
     state = state._replace(params={**state.params, "critic": critic})
     target = np.array([1.0, 2.0, 6.0])
     batch = batch_of(np.zeros((3, 4)), [0, 0, 0], np.zeros(3), target)
-    fitted, opt_state, losses = vpg.fit_value(parts, state, batch)
+    fit = jax.jit(partial(vpg.fit_value, parts))
+    fitted, opt_state, losses = fit(state, batch)
 
     expected = adam_loop(np.zeros(1), lambda b: b - target.mean(), rate, iterations)
     bias = fitted["params"].pop("Dense_0")["bias"]
@@ -172,13 +180,13 @@ def judged(rollout, **fields):
     """A rollout's batch, and the critic's values `V(s_t)`, `V(s'_t)` of it."""
     config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
     parts = agent_of(config)
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch = samples_of(vpg, parts, state, rollout)
-    values = (
-        np.asarray(parts.critic.apply(state.params["critic"], x)[:, 0])
-        for x in (rollout.obs, rollout.next_obs)
-    )
-    return batch, *values
+
+    def judge(state):
+        critic = partial(parts.critic.apply, state.params["critic"])
+        values = [critic(x)[:, 0] for x in (rollout.obs, rollout.next_obs)]
+        return samples_of(vpg, parts, state, rollout), *values
+
+    return compiled(judge, init(config))
 
 
 def by_hand(next_value):
@@ -208,8 +216,8 @@ def test_gae_weighs_actions_and_rewards_to_go_are_the_targets(rollout):
 def test_advantages_are_standardised_over_the_whole_batch(rollout):
     config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
     parts = agent_of(config)
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch = samples_of(vpg, parts, state, rollout)
+    gather = jax.jit(lambda state: samples_of(vpg, parts, state, rollout))
+    batch = gather(init(config))
     target = np.asarray(batch.target)  # not standardised
     np.testing.assert_allclose(
         batch.advantage, (target - target.mean()) / target.std(), rtol=1e-4

@@ -114,10 +114,10 @@ def test_a_numbered_problem_is_the_same_for_all_and_can_be_vmapped():
     config = BanditConfig(env_params={"problem": 3}, total_timesteps=2)
     init = purerl.make_algorithm(config).init
     keys = jax.random.split(jax.random.key(0), 2)
-    values = jax.vmap(init)(keys).envs.state.values
+    values = jax.jit(jax.vmap(init))(keys).envs.state.values
     np.testing.assert_array_equal(values[0], values[1])
     train = purerl.make_train(config)
-    each = jax.vmap(train, (None, 0))(
+    each = jax.jit(jax.vmap(train, (None, 0)))(
         keys[0], {"env_params.problem": jnp.array([3, 4, -1])}
     ).state.envs.state.values
     np.testing.assert_array_equal(each[0], values[0])

@@ -1,5 +1,6 @@
 """DiscoRL's agent: its gradient against the authors' agent, its buffer, its step."""
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_nothing_is_learned_before_the_buffer_holds_enough(updates):
 def test_the_buffer_has_the_last_trajectories_with_observations_before_resets(updates):
     parts, states, _ = updates
     # Three rows of two environments: after four updates the first is overwritten.
-    before, after = states[3].buffer, states[4].buffer
+    before, after = jax.tree.map(np.asarray, (states[3].buffer, states[4].buffer))
     assert after.reward.shape == (3, 2, 5)
     np.testing.assert_array_equal(before.obs[1:], after.obs[1:])
     assert (before.action[0] != after.action[0]).any()
@@ -161,9 +162,8 @@ def test_the_buffer_has_the_last_trajectories_with_observations_before_resets(up
     assert ended.any() and (obs[:, :, 1:][ended][:, 0].sum(-1) >= 1).all()
     assert (next_obs[:, :, :-1][ended][:, 0].sum(-1) == 0).all()
     # What acted is what is stored beside it.
-    made = disco_learner.predict(
-        parts, states[3].params, after.obs[0].astype(jnp.float32)
-    )
+    predict = jax.jit(partial(disco_learner.predict, parts))
+    made = predict(states[3].params, after.obs[0].astype(jnp.float32))
     np.testing.assert_allclose(after.log_prob[0], made.logits, atol=1e-5)
 
 
@@ -171,13 +171,12 @@ def test_the_rule_remembers_and_the_target_follows_the_network_before(updates):
     _, states, _ = updates
     hidden = [np.asarray(state.rule_memory.hidden) for state in states]
     assert (hidden[1] == 0).all() and (hidden[2] != hidden[3]).any()
+    given = states[3].target_params, states[3].params, states[4].target_params
     jax.tree.map(
         lambda old, online, new: np.testing.assert_allclose(
             new, 0.9 * old + 0.1 * online, atol=1e-6
         ),
-        states[3].target_params,
-        states[3].params,
-        states[4].target_params,
+        *jax.tree.map(np.asarray, given),
     )
     weight = states[4].advantage_moments.weight
     np.testing.assert_allclose(weight, 1 - 0.99**3, rtol=1e-4)
@@ -234,7 +233,8 @@ def test_layers_start_with_the_variance_of_the_authors():
     """
     config = purerl.DiscoConfig(env="Catch-bsuite", hidden_sizes=(128, 128))
     parts = disco.build(purerl.resolve(config), resolve_env(config))
-    params = disco.init(parts, jax.random.key(0)).params["params"]
+    init = jax.jit(lambda key: disco.init(parts, key).params["params"])
+    params = jax.tree.map(np.asarray, init(jax.random.key(0)))
     fan_in = params["actions"].shape[0] + params["recurrent"].shape[0]
     spread = {"actions": fan_in, "recurrent": fan_in}
     found = {name: params[name] for name in spread}

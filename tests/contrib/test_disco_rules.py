@@ -32,13 +32,19 @@ def made(disco_file):
 def calls(rule, sizes):
     """What the values and the rule make of the calls, one by one."""
     memory, moments = rule.init(), learner.init_moments()
+
+    @jax.jit
+    def call(inputs, memory, moments):
+        values, moments = learner.estimate(Numbers, inputs, moments)
+        inputs = inputs._replace(values=values)
+        return (inputs, *rule(inputs, memory), values), moments
+
     found = []
     for number in range(known.CALLS):
         inputs = trajectories(known.case(number, sizes))
-        values, moments = learner.estimate(Numbers, inputs, moments)
-        inputs = inputs._replace(values=values)
-        targets, memory = rule(inputs, memory)
-        found.append((inputs, targets, memory, values))
+        made, moments = call(inputs, memory, moments)
+        memory = made[2]
+        found.append(made)
     return found
 
 
@@ -112,6 +118,13 @@ def test_the_published_weights_make_what_the_authors_code_makes(reference):
 # Ends of episodes.
 
 
+@pytest.fixture(scope="module")
+def follow(disco_file):
+    """What the rule makes of inputs with an empty memory."""
+    rule = DiscoRule.load(disco_file)
+    return jax.jit(lambda inputs: rule(inputs, rule.init())[0])
+
+
 def inputs_of(made, terminated=(), truncated=()):
     """The inputs of the first call whose episodes end after some steps, `[T, B]`."""
 
@@ -127,8 +140,8 @@ def changed_after(inputs, step):
     """The same inputs up to a step, and others after it."""
 
     def change(x):
-        is_later = (jnp.arange(known.STEPS) > step).reshape(-1, *[1] * (x.ndim - 1))
-        return jnp.where(is_later, x + 1.0, x)
+        is_later = (np.arange(known.STEPS) > step).reshape(-1, *[1] * (x.ndim - 1))
+        return np.asarray(x) + np.float32(is_later)
 
     numbers = (inputs.reward, inputs.online, inputs.next_target, inputs.values)
     reward, online, next_target, values = jax.tree.map(change, numbers)
@@ -143,22 +156,20 @@ def changed_after(inputs, step):
     ids=["within an episode", "terminated", "truncated"],
 )
 def test_a_step_hears_of_what_follows_within_its_episode_only(
-    disco_file, made, ends, hears
+    follow, made, ends, hears
 ):
-    rule, inputs = DiscoRule.load(disco_file), inputs_of(made, **ends)
-    memory = rule.init()
-    before = rule(inputs, memory)[0]
-    after = rule(changed_after(inputs, 2), memory)[0]
+    inputs = inputs_of(made, **ends)
+    before, after = follow(inputs), follow(changed_after(inputs, 2))
     for one, two in zip(before, after, strict=True):
         assert (np.asarray(one[3:]) != np.asarray(two[3:])).any()
         assert (np.asarray(one[:3]) != np.asarray(two[:3])).any() == hears
 
 
-def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(disco_file, made):
+def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(follow, made):
     # Both empty the memory at the last step, where it is empty anyhow.
-    rule, last = DiscoRule.load(disco_file), known.STEPS - 1
+    last = known.STEPS - 1
     targets = [
-        rule(inputs_of(made, **ends), rule.init())[0].logits
+        np.asarray(follow(inputs_of(made, **ends)).logits)
         for ends in ({}, {"truncated": [last]}, {"terminated": [last]})
     ]
     np.testing.assert_array_equal(targets[0], targets[1])

@@ -91,7 +91,9 @@ def test_a_return_that_is_no_number_is_not_held_over(plan):
 
 
 # 32 steps of every environment in an episode, and 16 in an update.
-LONG = tiny_config(env="Acrobot-v1", env_params={"max_steps_in_episode": 32})
+LONG = tiny_config(
+    env="MountainCar-v0", env_params={"max_steps_in_episode": 32}, num_evaluations=0
+)
 OPTIONS = {"lanes": 2, "segment_updates": 1, "progress": False}
 
 

@@ -51,21 +51,21 @@ def moved_by(before, after):
     return float(jnp.sqrt(inner(*[moved(before, after)] * 2)))
 
 
-def outer_gradient(config, state):
+def outer_gradient(step, state):
     """The gradient of the outer loss: minus the policy gradient of the next rollout.
 
     It is what VPG itself would step along, for its own loss is the same one.
     """
-    after = jax.jit(purerl.make_algorithm(config).step)(state)[0]
-    return jax.tree.map(lambda x: -x / config.learning_rate, moved(state, after))
+    after = step(state)[0]
+    return jax.tree.map(lambda x: -x / PLAIN.learning_rate, moved(state, after))
 
 
 def test_a_step_size_is_worth_the_inner_product_of_two_gradients(key):
     """m = L(theta - rate g), so that dm/dlog(rate) = -rate <grad L, g>."""
     state = begun(PLAIN, key)
     found = jax.jit(purerl.meta_gradient(PLAIN, "learning_rate"))(state)
-    first = outer_gradient(PLAIN, state)
-    second = outer_gradient(PLAIN, found.state)
+    step = jax.jit(purerl.make_algorithm(PLAIN).step)
+    first, second = (outer_gradient(step, x) for x in (state, found.state))
     expected = -PLAIN.learning_rate * inner(first, second)
     assert abs(expected) > 1e-4
     np.testing.assert_allclose(found.gradient["learning_rate"], expected, rtol=1e-3)

@@ -28,7 +28,8 @@ def pair(request):
             env=request.param,
             num_envs=4,
             num_minibatches=1,
-            total_timesteps=4 * 16 * 20,
+            total_timesteps=4 * 16 * FIRST,
+            num_evaluations=0,
             normalize_observations=True,
             normalize_rewards=True,
         )
