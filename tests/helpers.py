@@ -92,6 +92,22 @@ def tiny_config(**changes) -> purerl.PPOConfig:
     return config.replace(**changes)
 
 
+def tiny_table(**changes) -> purerl.TabularConfig:
+    """Twenty updates of Q-learning: half a program of PPO, where that is enough."""
+    config = purerl.TabularConfig(
+        env=NUMBERED_CARTPOLE,
+        env_kwargs={"cells": 4},
+        total_timesteps=640,
+        num_envs=2,
+        num_steps=16,
+        num_evaluations=3,
+        eval_episodes=2,
+        eval_max_steps=20,
+        eval_share=1.0,
+    )
+    return config.replace(**changes)
+
+
 @config_dataclass
 class Ordered(purerl.PPOConfig):
     """PPO of which one of two numbers must be small; see `ordered`."""

@@ -92,7 +92,8 @@ def test_the_variable_names_modules_too(here, monkeypatch, capsys):
 
 
 def test_a_run_with_parts_of_the_users_goes_on_and_is_played(here, capsys):
-    short = "--total-timesteps 256 --num-envs 4 --num-steps 16 --num-minibatches 2"
+    short = "--algorithm vpg --total-timesteps 256 --num-envs 4 --num-steps 16"
+    short += " --hidden-sizes 4 --num-evaluations 0"
     train = "--env Leaning-v0 --learning-rate Sinking(1e-2) --out run --no-progress"
     known = ["--import", "poles"]
 

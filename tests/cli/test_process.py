@@ -10,8 +10,8 @@ import pytest
 import purerl
 
 TINY = (
-    *("--num-envs", "2", "--num-steps", "16", "--num-minibatches", "2"),
-    *("--hidden-sizes", "4", "--total-timesteps", "320", "--num-evaluations", "0"),
+    *("--algorithm", "tabular", "--env", "CliffWalking-v0", "--num-envs", "2"),
+    *("--num-steps", "16", "--total-timesteps", "320", "--num-evaluations", "0"),
 )
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")

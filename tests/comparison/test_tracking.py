@@ -5,9 +5,11 @@ import pytest
 
 import purerl
 from purerl.comparison.api import _Loop
-from tests.comparison.small import CONFIG, SMALL
+from tests.comparison.small import SMALL
+from tests.helpers import tiny_table
 from tests.runner.told import Told
 
+CONFIG = tiny_table()
 SETTINGS = {"slow": {"learning_rate": 1e-3}, "long": {"num_steps": 32}}
 
 

@@ -60,10 +60,10 @@ def test_a_mask_is_no_feature_and_where_nothing_is_valid_everything_is():
     shape = observe.obs_shape(space)
     assert observe.visible(shape) == {"x": (1,)}
     torso = observe.viewed(networks.make_torso("mlp", {"x": (1,)}, (4,), "tanh"), shape)
-    params = torso.init(jax.random.key(0), features)
+    params = jax.jit(torso.init)(jax.random.key(0), features)
     changed = features | {"action_mask": ~mask}
     np.testing.assert_array_equal(
-        torso.apply(params, features), torso.apply(params, changed)
+        jax.jit(torso.apply)(params, features), jax.jit(torso.apply)(params, changed)
     )
 
 
@@ -98,7 +98,7 @@ def test_parts_stand_side_by_side_before_the_dense_layers():
         n: jax.random.normal(k, (3, *s))
         for k, (n, s) in zip(keys, shapes.items(), strict=False)
     }
-    params = torso.init(keys[3], obs)
+    params = jax.jit(torso.init)(keys[3], obs)
     kernel = params["params"]["mlp"]["Dense_0"]["kernel"]
     assert kernel.shape == (3 * 2 * 16 + 2 + 1, 6)
     dense = params["params"]["mlp"]["Dense_0"]
@@ -107,7 +107,9 @@ def test_parts_stand_side_by_side_before_the_dense_layers():
     )
     joined = jnp.concatenate([conv, obs["v"], obs["w"][:, None]], -1)
     expected = jax.nn.relu(joined @ dense["kernel"] + dense["bias"][None])
-    np.testing.assert_allclose(torso.apply(params, obs), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(torso.apply)(params, obs), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("mask", [MASK, jnp.zeros_like(MASK)])
@@ -137,7 +139,8 @@ def test_the_dueling_mean_is_that_of_the_valid_actions():
         torso, 4, lambda: networks.MLP((5,), "tanh"), dueling=True, masked=True
     )
     seen = {"action_mask": MASK, "x": jax.random.normal(jax.random.key(0), (2, 3))}
-    params = critic.init(jax.random.key(1), seen)["params"]
+    params = jax.jit(critic.init)(jax.random.key(1), seen)["params"]
+    apply = jax.jit(critic.apply)
     names = {
         layer["bias"].shape[0]: name
         for name, layer in params.items()
@@ -148,9 +151,9 @@ def test_the_dueling_mean_is_that_of_the_valid_actions():
         """With 1 added to one bias of the layer that has so many units."""
         layer = params[names[units]]
         layer = layer | {"bias": layer["bias"].at[place].add(1.0)}
-        return critic.apply({"params": params | {names[units]: layer}}, seen)
+        return apply({"params": params | {names[units]: layer}}, seen)
 
-    q = critic.apply({"params": params}, seen)
+    q = apply({"params": params}, seen)
     np.testing.assert_allclose(values(1, 0), q + 1.0, rtol=1e-4)
     # Action 3 is valid in the second row only, and alone there: it is in no mean of the
     # first, and is its own in the second.

@@ -258,10 +258,11 @@ def test_the_words_are_the_same_in_another_process():
 
 def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
     options = {"seeds": 1, "out": tmp_path, "progress": False}
-    purerl.run(tiny_config(env=Paid(1.0)), **options)
-    purerl.run(tiny_config(env=Paid(1.0)), resume=True, **options)
+    config = tiny_config(env=Paid(1.0), num_evaluations=0)
+    purerl.run(config, **options)
+    purerl.run(config, resume=True, **options)
     with pytest.raises(ConfigError, match="env"):
-        purerl.run(tiny_config(env=Paid(7.0)), resume=True, **options)
+        purerl.run(config.replace(env=Paid(7.0)), resume=True, **options)
 
 
 NESTED = {"config": {"features": ["x", "y"], "maze": [[1, 0], [0, 1]]}, "size": [2, 3]}

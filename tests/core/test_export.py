@@ -157,7 +157,7 @@ def test_observations_of_several_parts_go_in_as_they_are(names, changes, tmp_pat
     spaces = about["observation_space"]["spaces"]
     assert spaces["action_mask"] == {"type": "multi_binary", "shape": [2]}
     keys = jax.random.split(jax.random.key(0), BATCH)
-    obs, _ = jax.vmap(masked.reset)(keys)
+    obs, _ = jax.jit(jax.vmap(masked.reset))(keys)
     policy = export.deserialize(bytearray((tmp_path / "policy.stablehlo").read_bytes()))
     found = policy.call({name: obs[name] for name in names})
     np.testing.assert_array_equal(found, purerl.make_policy(config, state)(obs))

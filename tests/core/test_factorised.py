@@ -1,6 +1,7 @@
 """Policies of several choices, and of several parts, against the joint distribution."""
 
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,15 @@ from purerl.networks.observe import exclude
 
 SIZES = (3, 2, 4)
 LOGITS = jax.random.normal(jax.random.key(0), (sum(SIZES),))
-HEAD = make_head(MultiDiscrete(SIZES), "auto")
+
+
+def compiled(head):
+    """The functions of a head."""
+    names = ("log_prob", "entropy", "mode", "sample", "to_env")
+    return SimpleNamespace(**{name: jax.jit(getattr(head, name)) for name in names})
+
+
+HEAD = compiled(make_head(MultiDiscrete(SIZES), "auto"))
 ALL = jnp.array(list(itertools.product(*map(range, SIZES))))
 
 
@@ -70,14 +79,14 @@ def test_a_flat_mask_excludes_members_of_each_component():
         outputs = exclude(logits, mask)
         return HEAD.log_prob(outputs, HEAD.mode(outputs)) + HEAD.entropy(outputs)
 
-    slope = jax.grad(loss)(LOGITS)
+    slope = jax.jit(jax.grad(loss))(LOGITS)
     assert np.isfinite(slope).all()
     np.testing.assert_array_equal(slope[~mask], 0.0)
     np.testing.assert_array_equal(slope[jnp.array([4, 7])], 0.0)
 
 
 def test_coins_have_the_probabilities_of_scipy():
-    head = make_head(MultiBinary((2, 2)), "auto")
+    head = compiled(make_head(MultiBinary((2, 2)), "auto"))
     logits = jnp.array([0.0, 2.0, -3.0, 30.0])
     p = 1 / (1 + np.exp(-np.asarray(logits, np.float64)))
     raw = jnp.array([1, 0, 0, 1])
@@ -90,7 +99,7 @@ def test_coins_have_the_probabilities_of_scipy():
     np.testing.assert_allclose(drawn.mean(0), p, atol=0.015)
     action = head.to_env(drawn)
     assert action.dtype == jnp.int8 and action.shape == (20_000, 2, 2)
-    assert np.isfinite(jax.grad(lambda x: head.entropy(x))(1e3 * logits)).all()
+    assert np.isfinite(jax.grad(head.entropy)(1e3 * logits)).all()
 
 
 def test_actions_of_several_parts_are_refused():
@@ -103,7 +112,7 @@ def test_actions_of_several_parts_are_refused():
 
 def test_a_component_without_a_valid_member_is_uniform_over_its_own():
     # Three kinds of components: free, held to one member, and without any.
-    head = make_head(MultiDiscrete([4, 3, 2]), "auto")
+    head = compiled(make_head(MultiDiscrete([4, 3, 2]), "auto"))
     mask = jnp.array([1, 1, 0, 0, 0, 1, 0, 0, 0], bool)
     outputs = exclude(jnp.zeros(9), mask)
     np.testing.assert_allclose(head.entropy(outputs), 2 * np.log(2), rtol=1e-6)
@@ -128,7 +137,7 @@ MIXED_SPACE = Dict(
         "c": MultiDiscrete([2, 2]),
     }
 )
-MIXED = make_policy_head(MIXED_SPACE, "auto")
+MIXED = compiled(make_policy_head(MIXED_SPACE, "auto"))
 MEAN = jnp.array([0.5, -1.0, 2.0, 0.3, -0.2, 1.5, 0.0, 1.0, -1.0, 0.5])
 LOG_STD = jnp.linspace(-1.0, 0.5, 10)
 MIXED_OUTPUTS = Gaussian(MEAN, LOG_STD)
@@ -165,10 +174,10 @@ def test_log_probabilities_of_several_parts_are_the_sums_of_the_parts():
 
 
 def test_actions_are_members_of_the_space_with_the_probabilities_of_the_parts():
-    raw = jax.jit(MIXED.sample)(many(20_000), jax.random.key(0))
+    raw = MIXED.sample(many(20_000), jax.random.key(0))
     assert raw.shape == (20_000, 6) and raw.dtype == jnp.float32
     action = MIXED.to_env(raw)
-    assert jax.vmap(MIXED_SPACE.contains)(action).all()
+    assert jax.jit(jax.vmap(MIXED_SPACE.contains))(action).all()
     shares = [(action["a"] == i).mean() for i in range(3)]
     np.testing.assert_allclose(shares, jax.nn.softmax(MEAN[:3]), atol=0.015)
     np.testing.assert_allclose(raw[:, 1:3].mean(0), MEAN[3:5], atol=0.03)
@@ -191,7 +200,7 @@ def test_the_deterministic_action_has_the_mode_of_every_part():
 
 def test_a_policy_is_that_of_the_parts_that_it_fits():
     space = Tuple((Discrete(2), Box(-1.0, 1.0, (1,))))
-    squashed = make_policy_head(space, "tanh_gaussian")
+    squashed = compiled(make_policy_head(space, "tanh_gaussian"))
     outputs = Gaussian(jnp.array([0.0, 1.0, 9.0]), jnp.zeros(3))
     np.testing.assert_allclose(
         squashed.to_env(squashed.mode(outputs))[1], np.tanh(9.0), rtol=1e-6

@@ -65,7 +65,7 @@ def test_convolutions_and_their_gradients_are_flaxs(lead, shape, size, stride, p
     obs = jax.random.normal(jax.random.key(0), (*lead, 4, *shape))
     keys = jax.random.split(jax.random.key(1), lead) if lead else jax.random.key(1)
     init = jax.vmap(theirs.init) if lead else theirs.init
-    params = init(keys, obs)
+    params = jax.jit(init)(keys, obs)
     # The parameters are no zeros, so that a bias that is lost is seen.
     params = jax.tree.map(
         lambda x: x + jnp.cos(jnp.arange(x.size)).reshape(x.shape), params
@@ -130,7 +130,7 @@ def test_impalas_network_is_what_its_figure_says(layer_norm):
     x = relu(norm(x)).reshape(-1)
     dense = layers["Dense_0"]
     expected = relu(norm(x @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"])))
-    found = module.apply(params, obs)
+    found = jax.jit(module.apply)(params, obs)
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -143,7 +143,8 @@ def test_natures_network_is_its_convolutions():
         x = relu(convolve(x, layers[f"Conv_{index}"], stride, 0))
     dense = layers["Dense_0"]
     expected = relu(x.reshape(-1) @ np.asarray(dense["kernel"]))
-    np.testing.assert_allclose(module.apply(params, obs)[0], expected, rtol=1e-4)
+    found = jax.jit(module.apply)(params, obs)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4)
     # Orthogonal, of gain sqrt(2): the convolution's window is a row of 16 numbers.
     kernel = np.asarray(layers["Conv_2"]["kernel"]).reshape(-1, 64)
     np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(64), atol=1e-4)
@@ -158,7 +159,7 @@ def test_bfloat16_is_each_product_rounded_and_features_are_float32(layer_norm):
     params = init_params(jax.random.key(1), {"torso": (torso, [obs])})["torso"]
     exact = make_torso("mlp", (5,), (6, 4), "relu", layer_norm=layer_norm)
     chex.assert_trees_all_equal_shapes_and_dtypes(
-        params, exact.init(jax.random.key(1), obs)
+        params, jax.eval_shape(exact.init, jax.random.key(1), obs)
     )
 
     def rounded(x):
@@ -169,8 +170,8 @@ def test_bfloat16_is_each_product_rounded_and_features_are_float32(layer_norm):
         kernel = rounded(params["params"][f"Dense_{index}"]["kernel"])
         x = rounded(x @ kernel)
         x = rounded(relu(normalise(x) if layer_norm else x))
-    found = torso.apply(params, obs)
+    found = jax.jit(torso.apply)(params, obs)
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, rounded(found))  # eight bits of mantissa
     np.testing.assert_allclose(found, x, rtol=2e-2, atol=1e-2)
-    assert np.abs(found - exact.apply(params, obs)).max() > 1e-4
+    assert np.abs(found - jax.jit(exact.apply)(params, obs)).max() > 1e-4

@@ -240,9 +240,9 @@ def test_the_noise_is_normal_new_in_every_step_and_not_the_critics():
     }
     zero = jax.tree.map(jnp.zeros_like, params)
     optim = noisy(3.0)(RATE)
-    state, moves = optim.init(params), []
+    state, moves, update = optim.init(params), [], jax.jit(optim.update)
     for _ in range(2):
-        move, state = optim.update(zero, state, params)
+        move, state = update(zero, state, params)
         moves.append(move)
     first, second = (flat(move["actor"]) for move in moves)
     for move in (first, second):
@@ -313,7 +313,8 @@ def test_only_a_policy_moves_at_random(policy):
 def _moved(optim, params):
     """How far a step without a gradient moves parameters, `[P]`."""
     zero = jax.tree.map(jnp.zeros_like, params)
-    return flat(optim.update(zero, optim.init(params), params)[0])
+    update = jax.jit(lambda: optim.update(zero, optim.init(params), params)[0])
+    return flat(update())
 
 
 # OPEN's network has many kinks, so that a wide difference goes over some.

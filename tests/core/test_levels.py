@@ -8,6 +8,10 @@ import pytest
 from purerl.replay import levels
 from purerl.replay.levels import LevelBuffer, Result
 
+replay_probabilities = jax.jit(levels.replay_probabilities)
+put = jax.jit(levels.insert)
+update = jax.jit(levels.update)
+
 
 def buffer_of(scores, played=None, capacity=None, best=None):
     """A buffer whose level number `i` is the number `10 + i`."""
@@ -54,9 +58,7 @@ STALE, BY_RANK = np.array([6, 9, 1, 0]) / 16, np.array([2, 3, 6, 0]) / 11
     ],
 )
 def test_probabilities_by_hand(buffer, now, temperature, staleness_coef, expected):
-    found = levels.replay_probabilities(
-        buffer, jnp.int32(now), temperature, staleness_coef
-    )
+    found = replay_probabilities(buffer, jnp.int32(now), temperature, staleness_coef)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -72,7 +74,7 @@ def test_draws_follow_the_probabilities():
 
 def insert(buffer, numbers, scores, now=9, staleness_coef=0.0):
     results = Result(jnp.asarray(scores, jnp.float32), jnp.asarray(scores) / 2)
-    return levels.insert(
+    return put(
         buffer,
         {"number": jnp.asarray(numbers, jnp.int32)},
         results,
@@ -108,7 +110,7 @@ def test_the_place_is_that_of_the_least_likely_level_not_of_the_lowest_score():
 def test_a_replayed_level_has_its_last_score_and_its_highest_return():
     buffer = buffer_of([0.0, 5.0, 1.0], played=[2, 3, 4], best=[0.5, 0.9, 0.1])
     results = Result(jnp.array([8.0, 7.0, 6.0]), jnp.array([0.4, 0.3, 0.8]))
-    found = levels.update(buffer, jnp.array([2, 0, 2]), results, jnp.int32(11))
+    found = update(buffer, jnp.array([2, 0, 2]), results, jnp.int32(11))
     np.testing.assert_array_equal(found.score, [7.0, 5.0, 6.0])
     np.testing.assert_allclose(found.best_return, [0.5, 0.9, 0.8])
     np.testing.assert_array_equal(found.played, [11, 3, 11])
@@ -135,10 +137,10 @@ def test_among_places_that_are_equally_likely_the_lowest_score_goes():
     scores = np.random.default_rng(0).permutation(200) / 200
     buffer = buffer_of(scores, played=[1] * 200)
     numbers = 0.01, 0.0
-    shares = levels.replay_probabilities(buffer, jnp.int32(2), *numbers)
+    shares = replay_probabilities(buffer, jnp.int32(2), *numbers)
     assert (shares == 0).sum() > 100 and shares.argmin() != scores.argmin()
     result = Result(jnp.float32([0.5]), jnp.float32([0.5]))
     new = {"number": jnp.int32([999])}
-    after = levels.insert(buffer, new, result, jnp.int32(2), *numbers)
+    after = put(buffer, new, result, jnp.int32(2), *numbers)
     assert after.levels["number"][scores.argmin()] == 999
     assert (after.levels["number"] == 999).sum() == 1

@@ -29,6 +29,12 @@ MEMORIES = {
 FIRST = jnp.zeros((STEPS, ENVS), bool).at[[3, 4, 0, 8], [0, 0, 1, 2]].set(True)
 
 
+def zeros_of(module, *arguments):
+    """Zeros in place of a module's parameters."""
+    shapes = jax.eval_shape(module.init, jax.random.key(0), *arguments)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
+
+
 def randomised(params, seed=0):
     """Random numbers in every parameter, biases included."""
     rng = np.random.default_rng(seed)
@@ -49,7 +55,7 @@ class Sequence:
         rng = np.random.default_rng(1)
         self.obs = jnp.asarray(rng.normal(size=(STEPS, ENVS, OBS)), jnp.float32)
         blank = self.kind.blank((ENVS,))
-        shapes = core.init(jax.random.key(0), self.obs[0], blank)
+        shapes = jax.jit(core.init)(jax.random.key(0), self.obs[0], blank)
         self.params = randomised(shapes)
         self.unroll = jax.jit(partial(core.apply, method="unroll"))
         self.step = jax.jit(core.apply)
@@ -72,6 +78,7 @@ def close(one, other, atol=2e-6):
     jax.tree.map(check, one, other)
 
 
+@partial(jax.jit, static_argnums=0)
 def by_steps(sequence, params, obs, memory):
     """The memories of a sequence, step by step, cleared as a policy that acts does."""
 
@@ -160,7 +167,7 @@ def test_the_impulse_response_of_an_lru_is_the_closed_form():
     unit = LinearUnit(SIZE, 0.5, 0.99, 3.0)
     impulse = np.array([0.3, -1.0, 0.7])
     state, inputs, resets = blank(SIZE)
-    params = unit.init(jax.random.key(3), state, inputs, resets)
+    params = jax.jit(unit.init)(jax.random.key(3), state, inputs, resets)
     inputs = inputs.at[0, 0].set(jnp.asarray(impulse))
     found = np.asarray(jax.jit(unit.apply)(params, state, inputs, resets)[1])[:, 0]
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
@@ -180,7 +187,7 @@ def test_the_impulse_response_of_an_lru_is_the_closed_form():
 def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
     unit = LinearUnit(1000, 0.9, 0.999, 0.5)
     state, *nothing = blank(1000, steps=1)
-    p = unit.init(jax.random.key(0), state, *nothing)["params"]
+    p = jax.jit(unit.init)(jax.random.key(0), state, *nothing)["params"]
     squared = np.exp(-2 * np.exp(np.asarray(p["nu"], np.float64)))
     low, high = 0.9**2, 0.999**2
     assert squared.min() > low - 1e-6 and squared.max() < high + 1e-6
@@ -192,7 +199,7 @@ def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
     # Whatever is learned: a state that has no input does not grow.
     far = {**p, "nu": jnp.linspace(-30.0, 30.0, 1000)}
     start = linear.Complex(jnp.ones((1, 1000)), jnp.ones((1, 1000)))
-    after, _ = unit.apply({"params": far}, start, *nothing)
+    after, _ = jax.jit(unit.apply)({"params": far}, start, *nothing)
     assert (np.abs(complex_of(after)) <= np.sqrt(2) * (1 + 1e-6)).all()
 
 
@@ -220,7 +227,7 @@ def test_s5_is_its_differential_equation_under_a_constant_input():
     module = StateSpace(SIZE, 0.05, 0.5)
     state, nothing, resets = blank(SIZE)
     inputs = nothing + jnp.array([[[0.3, -1.0, 0.7]]])
-    params = module.init(jax.random.key(1), state, inputs, resets)
+    params = jax.jit(module.init)(jax.random.key(1), state, inputs, resets)
     _, outputs = jax.jit(module.apply)(params, state, inputs, resets)
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     eigenvalues = p["real"] + 1j * p["imag"]
@@ -253,7 +260,7 @@ def test_an_output_depends_on_the_window_of_every_block_and_on_nothing_before(
     carry, length = module.initial((1,)), 12
     inputs = jax.random.normal(jax.random.key(0), (length, 1, 3))
     resets = jnp.zeros((length, 1), bool)
-    params = randomised(module.init(jax.random.key(1), carry, inputs, resets))
+    params = randomised(zeros_of(module, carry, inputs, resets))
     apply = jax.jit(lambda inputs: module.apply(params, carry, inputs, resets)[1])
     before = apply(inputs)
     for t in range(length):
@@ -271,8 +278,8 @@ def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
     resets = jnp.zeros((1, length), bool).at[0, 4].set(True)
     keys, values = rng.normal(size=(2, 1, window, heads, units)).astype(np.float32)
     cache = Cache(keys, values, jnp.array([2]))
-    params = randomised(module.init(jax.random.key(0), x, cache, resets))
-    found, after = module.apply(params, x, cache, resets)
+    params = randomised(zeros_of(module, x, cache, resets))
+    found, after = jax.jit(module.apply)(params, x, cache, resets)
 
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     inputs = np.asarray(x[0]) @ p["inputs"]["kernel"] + p["inputs"]["bias"]
@@ -305,7 +312,7 @@ def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
 def test_a_gate_is_a_grus_and_begins_near_the_identity():
     x, y = np.random.default_rng(0).normal(size=(2, 5, SIZE)).astype(np.float32)
     gate = Gate(2.0)
-    start = gate.init(jax.random.key(1), x, y)
+    start = jax.jit(gate.init)(jax.random.key(1), x, y)
     params = randomised(start)
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     after = y @ p["after"]["kernel"] + p["after"]["bias"]
@@ -318,7 +325,8 @@ def test_a_gate_is_a_grus_and_begins_near_the_identity():
     update = sigmoid(after[:, SIZE:-SIZE] + around[:, SIZE:] - p["bias"])
     new = np.tanh(after[:, -SIZE:] + (reset * x) @ p["kept"]["kernel"])
     expected = (1 - update) * x + update * new
-    np.testing.assert_allclose(gate.apply(params, x, y), expected, rtol=1e-5, atol=1e-6)
+    apply = jax.jit(gate.apply)
+    np.testing.assert_allclose(apply(params, x, y), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(start["params"]["bias"], np.full(SIZE, 2.0))
-    closed = gate.apply(Gate(40.0).init(jax.random.key(1), x, y), x, y)
+    closed = apply(jax.jit(Gate(40.0).init)(jax.random.key(1), x, y), x, y)
     np.testing.assert_allclose(closed, x, rtol=1e-6)

@@ -159,8 +159,8 @@ def test_a_network_that_does_not_fit_is_a_sentence_before_tracing(make, words):
 def test_a_module_sees_one_batch_axis_and_its_outputs_get_the_others_back(key):
     module = networks.Batched(nets.Torso(5), 2)
     obs = jax.random.normal(key, (4, 3, 2, 6))
-    params = module.init(key, obs[0])
-    whole = module.apply(params, obs)
+    params = jax.jit(module.init)(key, obs[0])
+    whole = jax.jit(module.apply)(params, obs)
     assert whole.shape == (4, 3, 5)
     kernel = params["params"]["module"]["Dense_0"]["kernel"]
     expected = jax.nn.relu(obs.reshape(4, 3, 12) @ kernel)
@@ -171,6 +171,6 @@ def test_a_module_sees_one_batch_axis_and_its_outputs_get_the_others_back(key):
 def test_a_policy_of_ones_own_cannot_leave_the_range_of_its_log_std():
     bound = bind(small("sac", actor=nets.Pair(1)))
     parts = sac.build(bound.config, bound.env)
-    params = parts.actor.init(jax.random.key(0), jnp.zeros((1, 4)))
+    params = jax.jit(parts.actor.init)(jax.random.key(0), jnp.zeros((1, 4)))
     params = jax.tree.map(lambda x: jnp.full_like(x, 3.0), params)
-    assert jnp.all(parts.actor.apply(params, jnp.ones((3, 4))).log_std == 2.0)
+    assert jnp.all(jax.jit(parts.actor.apply)(params, jnp.ones((3, 4))).log_std == 2.0)

@@ -164,19 +164,19 @@ def test_initialising_on_two_devices_at_once_does_not_hang():
 def test_an_mlp_is_dense_layers_with_activations():
     torso = MLP((3, 2), "tanh")
     obs = jnp.array([[1.0, -2.0]])
-    params = torso.init(jax.random.key(0), obs)
+    params = jax.jit(torso.init)(jax.random.key(0), obs)
     layers = params["params"]
     hidden = np.asarray(obs)
     for name in ("Dense_0", "Dense_1"):
         hidden = np.tanh(hidden @ np.asarray(layers[name]["kernel"]))
         np.testing.assert_array_equal(layers[name]["bias"], 0.0)
-    np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(torso.apply)(params, obs), hidden, rtol=1e-5)
 
 
 def test_simba_is_its_residual_blocks():
     torso = make_torso("simba", (2, 3), (4, 4), "relu", layer_norm=True)
     obs = jax.random.normal(jax.random.key(0), (5, 2, 3))
-    params = torso.init(jax.random.key(1), obs)
+    params = jax.jit(torso.init)(jax.random.key(1), obs)
     layer = jax.tree.map(np.asarray, params["params"])
     assert sorted(layer) == [f"Dense_{n}" for n in range(5)] + [
         f"LayerNorm_{n}" for n in range(3)
@@ -194,9 +194,11 @@ def test_simba_is_its_residual_blocks():
         inner = np.maximum(dense(2 * block + 1, normed(x)), 0)
         assert inner.shape == (5, 16)  # four times as wide inside
         x = x + dense(2 * block + 2, inner)
-    found = torso.apply(params, obs)
+    found = jax.jit(torso.apply)(params, obs)
     np.testing.assert_allclose(found, normed(x), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(torso.apply(params, obs[2]), found[2], rtol=1e-4)
+    np.testing.assert_allclose(
+        jax.jit(torso.apply)(params, obs[2]), found[2], rtol=1e-4
+    )
     with pytest.raises(ValueError, match="all of one width"):
         make_torso("simba", (3,), (4, 5), "relu")
 
@@ -204,8 +206,8 @@ def test_simba_is_its_residual_blocks():
 def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
     actor = GaussianActor(MLP((8,), "tanh"), 2, log_std_init=-0.5)
     obs = jax.random.normal(jax.random.key(0), (6, 3))
-    params = actor.init(jax.random.key(1), obs)
-    outputs = actor.apply(params, obs)
+    params = jax.jit(actor.init)(jax.random.key(1), obs)
+    outputs = jax.jit(actor.apply)(params, obs)
     assert isinstance(outputs, Gaussian)
     np.testing.assert_array_equal(outputs.log_std, np.full((6, 2), -0.5, np.float32))
     assert params["params"]["log_std"].shape == (2,)

@@ -42,7 +42,7 @@ def test_the_program_of_a_run_is_the_same(name, request):
 
 
 def test_overrides_may_have_64_bits(in_64_bits):
-    config, gammas = small("ppo"), jnp.linspace(0.5, 0.9, 2)
+    config, gammas = small("tabular", num_evaluations=0), jnp.linspace(0.5, 0.9, 2)
     assert gammas.dtype == jnp.float64
     train = jax.jit(jax.vmap(purerl.make_train(config), in_axes=(None, 0)))
     wide = train(KEY, {"gamma": gammas})
@@ -54,14 +54,14 @@ def test_overrides_may_have_64_bits(in_64_bits):
 def functions():
     config = small("recurrent_ppo")
     algorithm = purerl.make_algorithm(config)
-    state, metrics = jax.jit(algorithm.step)(algorithm.init(KEY))
+    state, metrics = jax.jit(algorithm.step)(jax.jit(algorithm.init)(KEY))
     policy = purerl.make_policy(config, state)
     return state, metrics, policy(np.ones(4, np.float32), policy.init(), KEY)
 
 
 def threads():
     keys = jax.random.split(KEY, 4)
-    return purerl.pmap(purerl.make_train(small("ppo")), lanes=2)(keys)
+    return purerl.pmap(purerl.make_train(small("tabular")), lanes=2)(keys)
 
 
 def update_on_the_host():

@@ -106,7 +106,7 @@ def test_a_pool_holds_resets_with_numbers_of_their_own():
     config = tiny_config(env_params=RANGES, reset_scheme="pool", reset_pool_size=16)
     env = resolve_env(config)
     stepper = make_stepper(with_params(config, env), env, None)
-    pool = draw_pool(stepper, jax.random.key(0))
+    pool = jax.jit(lambda key: draw_pool(stepper, key))(jax.random.key(0))
     assert len(set(np.asarray(drawn_params(pool.state)["length"]).tolist())) == 16
     with pytest.raises(ConfigError, match="Use reset_scheme='fresh'"):
         resolve_env(config.replace(randomise_per="environment"))
@@ -175,7 +175,7 @@ def test_a_time_limit_that_is_drawn_is_planned_with_its_maximum():
     assert time_limit(config, env) == 7
     params = bind_params(env, config.env_params)
     keys = jax.random.split(jax.random.key(0), 64)
-    state = jax.vmap(env.reset, (0, None))(keys, params)[1]
+    state = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)[1]
     steps = drawn_params(state)["max_steps_in_episode"]
     assert steps.dtype == jnp.int32
     assert set(np.asarray(steps).tolist()) == set(range(3, 8))

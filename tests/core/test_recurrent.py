@@ -23,7 +23,7 @@ def made(kind):
     module = kind(networks.MLP((EMBED,), "relu"), SIZE)
     blank = jnp.zeros((1, SIZE))
     memory = blank if kind is GRU else LSTMMemory(blank, blank)
-    shapes = module.init(jax.random.key(0), jnp.zeros((1, OBS)), memory)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, OBS)), memory)
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
@@ -70,7 +70,7 @@ def test_a_step_is_that_of_flaxs_cell(kind, sequence):
         memory = LSTMMemory(hidden, hidden[::-1] - 0.5)
         flax_cell, carry = nn.LSTMCell(SIZE), (memory.cell, memory.hidden)
     expected, _ = flax_cell.apply({"params": cell}, carry, embedded)
-    found: Any = module.apply(params, obs[0], memory)
+    found: Any = jax.jit(module.apply)(params, obs[0], memory)
     found = found if kind is GRU else (found.cell, found.hidden)
     for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -103,9 +103,9 @@ def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, sequence)
 
         with traced_for(platform):
             gradient = jax.value_and_grad(loss, argnums=(0, 1, 2))
-            return gradient(params, obs, memory), jax.make_jaxpr(gradient)(
-                params, obs, memory
-            )
+            traced = jax.jit(gradient).trace(params, obs, memory)
+            compiled = traced.lower().compile()
+            return compiled(params, obs, memory), traced.jaxpr
 
     known, plain = slopes("cpu")
     found, short = slopes("cuda")

@@ -67,13 +67,14 @@ def python_loop(stepper, key, steps=STEPS, num_envs=ENVS):
     keys_act = jax.random.split(key_act, (steps, num_envs))
     keys_env = jax.random.split(key_env, (steps, num_envs))
     env, params = stepper.env, stepper.params
-    step = jax.jit(env.step)
+    coins = jax.vmap(jax.vmap(jax.random.bernoulli))(keys_act).astype(jnp.int32)
+    start, step = jax.jit(env.reset), jax.jit(env.step)
     rows, episodes = [], []
     for b in range(num_envs):
-        obs, state = env.reset(reset[b], params)
+        obs, state = start(reset[b], params)
         total, length = 0.0, 0
         for t in range(steps):
-            coin = jax.random.bernoulli(keys_act[t, b]).astype(jnp.int32)
+            coin = coins[t, b]
             after, state, reward, terminated, truncated, info = step(
                 keys_env[t, b], state, coin, params
             )
@@ -97,6 +98,7 @@ def fresh(request):
 
 def test_transitions_equal_a_python_loop(fresh):
     (_, _, batch, _), (rows, _) = fresh
+    batch = jax.tree.map(np.asarray, batch)
     for t, b, obs, coin, reward, final, terminated, truncated in rows:
         np.testing.assert_allclose(batch.obs[t, b], obs, atol=1e-6)
         # Stored raw and prepared, that is doubled, for the policy.

@@ -119,6 +119,7 @@ def test_a_number_moves_wherever_it_stands_and_is_among_the_metrics():
         optimiser=purerl.optimisers.Adam(b1=Linear(0.5, 0.9)),
         gamma=Sawtooth(0.8),
         total_timesteps=4 * 32,
+        num_evaluations=0,
     )
     expected = {
         "entropy_coef": [1.0, 0.75, 0.5, 0.25],

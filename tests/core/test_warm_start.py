@@ -13,7 +13,7 @@ from purerl.optimisers import AdamW
 from purerl.train import bind, make_segment
 from tests.helpers import assert_same_bits, tiny_config
 
-CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=1)
+CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=0)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,8 @@ def begin(config, start, **options):
 def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_says():
     config = tiny_config()  # 20 updates of 32 steps
     key = jax.random.key(0)
-    state = purerl.make_train(config.replace(total_timesteps=320))(key).state
+    begun = jax.jit(purerl.make_algorithm(config).init)(key)
+    state = begun._replace(update=begun.update + 10)
     train = purerl.make_train(config, first_update=5)
     with pytest.raises(purerl.ConfigError, match="first_update is 5, and start has"):
         train(key, start=state)
@@ -84,7 +85,8 @@ def test_parts_of_networks_are_taken_over_and_the_rest_is_fresh(agents):
     frozen = ("kernel", "torso", "actor.Dense_0")
     train = purerl.make_train(CONFIG.replace(frozen=frozen))
     after = dict(name_leaves(jax.jit(train)(key, start=torso).state.params))
-    fresh = dict(name_leaves(purerl.make_algorithm(CONFIG).init(key).params))
+    init = jax.jit(purerl.make_algorithm(CONFIG).init)
+    fresh = dict(name_leaves(init(key).params))
     for name, value in after.items():
         if name in torso:
             np.testing.assert_array_equal(value, torso[name])
@@ -157,24 +159,25 @@ def deep():
     ]
 
 
-def _started(config, start):
-    """The networks of a fresh agent with what a start gives it."""
+def _started(config, *starts):
+    """The networks of fresh agents with what each start gives them."""
     bound = bind(config)
-    init = make_segment(bound).init
-    state, _ = warm_start.begin(init, jax.random.key(1), start, None, bound, None)
-    return purerl.networks_of(state)
+    init = jax.jit(make_segment(bound).init)
+    for start in starts:
+        state, _ = warm_start.begin(init, jax.random.key(1), start, None, bound, None)
+        yield purerl.networks_of(state)
 
 
-@pytest.mark.parametrize("part", ["actor.torso.Dense_1", "critic.Dense_0"])
 @pytest.mark.parametrize("changes", [PLAIN, SCALED])
-def test_a_part_of_raw_observations_begins_in_another_environment(deep, part, changes):
+def test_a_part_of_raw_observations_begins_in_another_environment(deep, changes):
     """Nothing was scaled, so that there are no statistics to come along."""
-    taken = purerl.networks_of(deep[0], part)
-    assert taken.keys() == {f"{part}.{leaf}" for leaf in ("bias", "kernel")}
-    other = _with_layers("Acrobot-v1", **changes)
-    after = _started(other, taken)
-    for name, value in taken.items():
-        np.testing.assert_array_equal(after[name], value)
+    parts = ("actor.torso.Dense_1", "critic.Dense_0")
+    starts = [purerl.networks_of(deep[0], part) for part in parts]
+    found = _started(_with_layers("Acrobot-v1", **changes), *starts)
+    for part, taken, after in zip(parts, starts, found, strict=True):
+        assert taken.keys() == {f"{part}.{leaf}" for leaf in ("bias", "kernel")}
+        for name, value in taken.items():
+            np.testing.assert_array_equal(after[name], value)
 
 
 def test_a_part_begins_in_another_algorithm(deep):
@@ -184,7 +187,7 @@ def test_a_part_begins_in_another_algorithm(deep):
         observing = changes["normalize_observations"]
         config = sac.replace(normalize_observations=observing)
         taken = purerl.networks_of(state, "actor.torso")
-        after = _started(config, taken)
+        (after,) = _started(config, taken)
         for name in ("actor.torso.Dense_0.kernel", "actor.torso.Dense_1.kernel"):
             np.testing.assert_array_equal(after[name], taken[name])
         if observing:
@@ -209,7 +212,7 @@ def test_statistics_that_were_used_and_do_not_fit_are_the_reason(deep):
 def test_networks_of_normalised_observations_need_normalised_ones(deep):
     """Their statistics would be kept, and nothing would be scaled by them."""
     plain, scaled = deep
-    longer = {"total_timesteps": 4 * 32, "num_evaluations": 0}
+    longer = {"total_timesteps": 4 * 32}
     parts = purerl.networks_of(scaled), purerl.networks_of(scaled, "actor")
     for start in (scaled, *parts):
         with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
@@ -258,7 +261,8 @@ REFUSED = [
 @pytest.mark.parametrize(("frozen", "options", "sentence"), REFUSED)
 def test_frozen_parts_hooks_and_first_updates_that_cannot_be(frozen, options, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
-        purerl.make_train(CONFIG.replace(frozen=frozen), **options)
+        config = CONFIG.replace(frozen=frozen, num_evaluations=1)
+        purerl.make_train(config, **options)
 
 
 def test_a_target_that_is_not_given_becomes_a_copy_of_its_network():

@@ -52,13 +52,14 @@ def test_a_level_stays_in_an_episode_and_moves_as_it_should_after_it(cls):
 
 def test_a_given_level_is_played_as_the_environment_with_these_numbers():
     env, key = RandomLevels(MAZE), jax.random.key(4)
-    level = env.draw_level(key, env.default_params)
-    obs, state = env.reset_in(key, level)
-    expected, inner = MAZE.reset(key, level)
+    level = jax.jit(env.draw_level)(key, env.default_params)
+    obs, state = jax.jit(env.reset_in)(key, level)
+    expected, inner = jax.jit(MAZE.reset)(key, level)
+    step, step_bare = jax.jit(env.step_env), jax.jit(MAZE.step_env)
     np.testing.assert_array_equal(obs, expected)
     for action in (2, 0, 2, 1, 2):
-        found = env.step_env(key, state, jnp.int32(action), env.default_params)
-        bare = MAZE.step_env(key, inner, jnp.int32(action), level)
+        found = step(key, state, jnp.int32(action), env.default_params)
+        bare = step_bare(key, inner, jnp.int32(action), level)
         state, inner = found[1], bare[1]
         for x, y in zip(
             jax.tree.leaves((found[0], state.inner, *found[2:])),

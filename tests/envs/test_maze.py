@@ -113,7 +113,7 @@ def test_random_walks_in_random_mazes_are_those_of_numpy(levels):
 
         return first, jax.lax.scan(step, state, actions)[1]
 
-    first, played = jax.jit(jax.vmap(play))(levels, actions)
+    first, played = jax.device_get(jax.jit(jax.vmap(play))(levels, actions))
     ends = np.zeros(2, int)
     for i in range(LEVELS):
         params = jax.tree.map(lambda x, i=i: x[i], levels)

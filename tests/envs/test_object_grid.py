@@ -115,7 +115,8 @@ def test_the_expected_return_of_a_uniform_policy_is_what_it_plays():
 
 def test_drawn_tasks_are_within_their_ranges_and_differ():
     env = envs.make("ObjectGrid-v0")
-    tasks = jax.vmap(env.draw_params)(jax.random.split(jax.random.key(0), 500))
+    keys = jax.random.split(jax.random.key(0), 500)
+    tasks = jax.device_get(jax.jit(jax.vmap(env.draw_params))(keys))
     places = np.concatenate([tasks.start[:, None], tasks.cells], 1)
     assert all(len(set(row)) == 4 for row in places.tolist())
     assert places.min() == 0 and places.max() == 24

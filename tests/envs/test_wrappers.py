@@ -253,35 +253,35 @@ def test_a_selection_hides_the_other_numbers():
     np.testing.assert_array_equal(both.high, high)
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.25, 1.0])
-def test_sticky_actions_stick_with_their_probability(probability):
+def test_sticky_actions_stick_with_their_probability():
     """Actions count up, so that every repeated one is seen."""
     env = wrappers.StickyActions(Ladder(continuous=True))
-    params = env.default_params.replace(
-        sticky_probability=probability, max_steps_in_episode=5_000, goal=1e9
-    )
+    params = env.default_params.replace(max_steps_in_episode=5_000, goal=1e9)
     num_steps = 4_000
 
     @jax.jit
-    def play(key):
-        _, state = env.reset(key, params)
+    def play(key, probability):
+        params_now = params.replace(sticky_probability=probability)
+        _, state = env.reset(key, params_now)
 
         def body(state, inputs):
             number, key = inputs
             action = jnp.stack([number, 0.0])
-            _, state, _, _, info = env.step_env(key, state, action, params)
+            _, state, _, _, info = env.step_env(key, state, action, params_now)
             return state, info["executed"]
 
         numbers = jnp.arange(num_steps, dtype=jnp.float32)
         return jax.lax.scan(body, state, (numbers, jax.random.split(key, num_steps)))[1]
 
-    executed = np.asarray(play(jax.random.key(3)))
-    is_new = executed == np.arange(num_steps)
-    np.testing.assert_array_equal(executed[1:][~is_new[1:]], executed[:-1][~is_new[1:]])
-    assert is_new[0]
-    # Four standard errors of the share of 4,000 draws.
-    error = 4 * np.sqrt(probability * (1 - probability) / num_steps)
-    assert abs(np.mean(~is_new[1:]) - probability) <= error
+    for probability in (0.0, 0.25, 1.0):
+        executed = np.asarray(play(jax.random.key(3), probability))
+        is_new = executed == np.arange(num_steps)
+        is_old = ~is_new[1:]
+        np.testing.assert_array_equal(executed[1:][is_old], executed[:-1][is_old])
+        assert is_new[0]
+        # Four standard errors of the share of 4,000 draws.
+        error = 4 * np.sqrt(probability * (1 - probability) / num_steps)
+        assert abs(np.mean(is_old) - probability) <= error
 
 
 def test_wrappers_compose_and_their_order_counts():

@@ -25,13 +25,17 @@ def run(tmp_path_factory):
     return purerl.run(CONFIG, seeds=(3, 5), lanes=2, out=out, **QUICK)
 
 
+@pytest.fixture(scope="module")
+def played(run):
+    return purerl.evaluate(run, episodes=4)
+
+
 def agent(result, index):
     """The state of one agent, on the device."""
     return to_device(jax.tree.map(lambda x: x[index], result.state))
 
 
-def test_a_run_its_folder_and_the_command_play_the_same(run, capsys):
-    played = purerl.evaluate(run, episodes=4)
+def test_a_run_its_folder_and_the_command_play_the_same(run, played, capsys):
     assert played.seeds == (3, 5) and played.diverged_at.tolist() == [-1, -1]
     returns = played.episode_return
     assert returns.shape == (2, 4) and np.unique(returns).size > 1
@@ -56,8 +60,7 @@ def test_a_run_its_folder_and_the_command_play_the_same(run, capsys):
         np.testing.assert_allclose(numbers, expected, atol=0.051)
 
 
-def test_a_few_lines_say_what_was_played(run):
-    played = purerl.evaluate(run, episodes=4)
+def test_a_few_lines_say_what_was_played(played):
     returns = played.episode_return.mean(1)
     title, agents, cut = repr(played).splitlines()
     assert title == f"Evaluated: {played.title}"
@@ -78,21 +81,21 @@ def test_with_the_keys_of_the_training_the_episodes_are_those_of_the_run(run):
             np.testing.assert_array_equal(values, expected, err_msg=name)
 
 
-def test_states_in_hand_play_as_the_agents_of_their_run(run):
-    returns = purerl.evaluate(run, episodes=4).episode_return
+def test_states_in_hand_play_as_the_agents_of_their_run(run, played):
+    returns = played.episode_return
     best = purerl.BestMember(
         *({}, 1.0, CONFIG, 0, 0),
         schedule=ConfigSchedule((0,), ({},)),
         lineage=np.zeros(1, int),
         state=agent(run, 1),
     )
-    for played in (
+    for alone in (
         purerl.evaluate(CONFIG, agent(run, 1), episodes=4),
         purerl.evaluate(run.best(), agent(run, 1), episodes=4),
         purerl.evaluate(best, episodes=4),
     ):
-        assert played.seeds == (0,) and played.title.endswith("after update 20")
-        np.testing.assert_array_equal(played.episode_return, returns[1:])
+        assert alone.seeds == (0,) and alone.title.endswith("after update 20")
+        np.testing.assert_array_equal(alone.episode_return, returns[1:])
     both = purerl.evaluate(CONFIG, run.state, episodes=4)
     np.testing.assert_array_equal(both.episode_return, returns)
 

@@ -229,10 +229,9 @@ def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, ca
 
 def test_the_evaluation_of_a_lost_agent_is_unknown_and_not_the_best_return():
     """All of Pendulum's rewards are negative, so that 0 would be the highest return."""
-    config = PPOConfig(
+    config = purerl.VPGConfig(
         env="Pendulum-v1", num_envs=2, num_steps=8, total_timesteps=32,
-        num_minibatches=1, num_evaluations=1, eval_episodes=2, eval_max_steps=10,
-        hidden_sizes=(4,),
+        num_evaluations=1, eval_episodes=2, eval_max_steps=10, hidden_sizes=(4,),
     )  # fmt: skip
     rates = {"learning_rate": jnp.array([3e-4, jnp.nan])}
     train = jax.vmap(purerl.make_train(config), in_axes=(None, 0))

@@ -11,7 +11,7 @@ import purerl
 from purerl.runner.rows import by_member, read_rows
 from purerl.storage import checkpoint, files
 from purerl.sweeps import store
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, tiny_table
 
 OPTIONS = {"lanes": 2, "segment_updates": 3, "checkpoint_seconds": 0.0}
 
@@ -36,20 +36,20 @@ def fill(monkeypatch):
 
 def _run(out, **options):
     return purerl.run(
-        tiny_config(), seeds=2, out=out, progress=False, **OPTIONS | options
+        tiny_table(), seeds=2, out=out, progress=False, **OPTIONS | options
     )
 
 
 def _search(out, **options):
     axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
-    config = tiny_config(num_evaluations=0)
+    config = tiny_table(num_evaluations=0)
     sizes = {"population": 2, "ready_updates": 10, "lanes": 2}
     return purerl.pbt(config, axes, out=out, progress=False, **sizes, **options)
 
 
 def _evolve(out, **options):
     sizes = {"generations": 1, "population": 2, "lanes": 2}
-    config = tiny_config(num_evaluations=0)
+    config = tiny_table(num_evaluations=0)
     return purerl.evolve(
         config, "learning_rate", out=out, progress=False, **sizes, **options
     )
@@ -93,7 +93,7 @@ def test_a_full_disk_leaves_a_note_what_to_do(tmp_path, monkeypatch):
     def sweep():
         axes = {"learning_rate": [1e-3]}
         out = tmp_path / "sweep"
-        return purerl.sweep(tiny_config(), axes, seeds=2, out=out, progress=False)
+        return purerl.sweep(tiny_table(), axes, seeds=2, out=out, progress=False)
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "save_arrays", fail)

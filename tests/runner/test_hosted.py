@@ -255,7 +255,7 @@ def test_what_went_on_is_cut_where_episodes_begin_anew(num_steps, cut):
 def test_memory_and_running_returns_begin_anew():
     config = CONFIGS["recurrent_ppo"].replace(env=f"gymnasium/{SCRIPT}")
     algorithm = purerl.make_algorithm(config)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     state = state._replace(
         memory=jax.tree.map(lambda x: x + 1, state.memory),
         reward_scale=state.reward_scale._replace(running=np.ones(2, np.float32)),
@@ -392,7 +392,7 @@ def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
 
 
 class Long(gymnasium.Env):
-    """Ends by itself after 1,500 steps, each of which pays 1; no time limit."""
+    """Ends by itself after 1,200 steps, each of which pays 1; no time limit."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -403,37 +403,36 @@ class Long(gymnasium.Env):
 
     def step(self, action):
         self.time += 1
-        return np.zeros(4, np.float32), 1.0, self.time == 1_500, False, {}
+        return np.zeros(4, np.float32), 1.0, self.time == 1_200, False, {}
 
 
 gymnasium.register("purerl-test/Long-v0", Long)
 
 
 def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys):
-    config = purerl.PPOConfig(
+    config = purerl.VPGConfig(
         env="gymnasium/purerl-test/Long-v0",
         num_envs=2,
-        num_steps=750,
-        num_minibatches=2,
-        num_epochs=1,
-        total_timesteps=3_000,
+        num_steps=600,
+        total_timesteps=2_400,
         hidden_sizes=(4,),
         num_evaluations=1,
         eval_episodes=2,
     )
     result = purerl.run(config)
-    np.testing.assert_array_equal(result.metrics["episode_return"], [[np.nan, 1_500]])
-    np.testing.assert_array_equal(result.evaluation["episode_return"], [[[1_500] * 2]])
-    np.testing.assert_array_equal(result.evaluation["episode_length"], [[[1_500] * 2]])
+    np.testing.assert_array_equal(result.metrics["episode_return"], [[np.nan, 1_200]])
+    np.testing.assert_array_equal(result.evaluation["episode_return"], [[[1_200] * 2]])
+    np.testing.assert_array_equal(result.evaluation["episode_length"], [[[1_200] * 2]])
     np.testing.assert_array_equal(result.evaluation["cut_episodes"], [[0]])
-    assert result.best().score == 1_500
+    assert result.best().score == 1_200
     said = "1 evaluation of 2 episodes of at most 27,000 steps"
     assert said in " ".join(capsys.readouterr().err.split())
-    cut = purerl.run(config.replace(eval_max_steps=1_000), progress=False)
-    assert cut.best().score == 1_000
+    short = config.replace(num_steps=8, total_timesteps=16, eval_max_steps=100)
+    cut = purerl.run(short, progress=False)
+    assert cut.best().score == 100
     np.testing.assert_array_equal(cut.evaluation["cut_episodes"], [[2]])
     assert run_table(cut).caption == (
-        "2 of 2 episodes still ran after 1,000 steps and count with what they had "
+        "2 of 2 episodes still ran after 100 steps and count with what they had "
         "earned (eval_max_steps)"
     )
 

@@ -11,6 +11,7 @@ import purerl
 from purerl.cli import main
 from purerl.runner import interrupt
 from purerl.runner.interrupt import Interrupt
+from tests.helpers import tiny_table
 
 from .conftest import SEGMENT, assert_same_bits, outcome, run_tiny
 from .told import Acts
@@ -23,15 +24,14 @@ def send(number):
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_a_run_saves_says_so_and_goes_on(number, tiny, tmp_path, capsys):
-    out = tmp_path / "run"
-    stopped = run_tiny(
-        tiny, out=out, trackers=[Acts(SEGMENT, lambda _: (send(number), send(number)))]
-    )
+def test_a_run_saves_says_so_and_goes_on(number, tmp_path, capsys):
+    out, table = tmp_path / "run", tiny_table()
+    twice = Acts(SEGMENT, lambda _: (send(number), send(number)))
+    stopped = run_tiny(table, out=out, trackers=[twice])
     assert not stopped.finished and purerl.load_run(out).update == SEGMENT
     assert "and saved it" in capsys.readouterr().err.replace("\n", " ")
-    resumed = run_tiny(tiny, out=out, resume=True)
-    assert_same_bits(outcome(resumed), outcome(run_tiny(tiny)))
+    resumed = run_tiny(table, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(run_tiny(table)))
 
 
 @pytest.mark.parametrize(

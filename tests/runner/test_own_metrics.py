@@ -18,7 +18,7 @@ from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
 HERE = __name__
 RATE = purerl.loguniform(1e-4, 1e-2)
-QUIET = {"segment_updates": 5, "progress": False}
+QUIET = {"segment_updates": 5, "lanes": 2, "progress": False}
 
 
 def earned(state, batch, metrics):
@@ -59,7 +59,7 @@ def all_earned(curves):
 
 @pytest.fixture(scope="module")
 def config():
-    return tiny_config(metrics=(earned, f"{HERE}:parity"))
+    return tiny_config(metrics=(earned, f"{HERE}:parity"), num_evaluations=0)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,8 @@ def test_a_resumed_run_is_the_whole_one_with_the_same_metrics(
     assert_same_bits(resumed.state, whole.state)
     assert_same_bits(resumed.metrics["parity.twice"], whole.metrics["parity.twice"])
     with pytest.raises(purerl.ConfigError, match="metrics"):
-        purerl.run(tiny_config(), seeds=2, out=out, resume=True, **QUIET)
+        plain = config.replace(metrics=())
+        purerl.run(plain, seeds=2, out=out, resume=True, **QUIET)
 
 
 LAB = """
@@ -123,6 +124,7 @@ def test_a_command_takes_them_and_a_folder_needs_no_module(
     monkeypatch.chdir(tmp_path)
     words = "train --import lab_of_metrics --metric lab_of_metrics:mean_action"
     words += " --total-timesteps 256 --num-envs 4 --num-steps 16 --seeds 2 --out a"
+    words += " --num-minibatches 1 --hidden-sizes 4 --num-evaluations 0"
     assert cli.main(words.split()) == 0
     assert sys.modules.pop("lab_of_metrics")
     assert purerl.load("a").metrics["mean_action"].shape == (2, 4)
@@ -154,17 +156,15 @@ def test_searches_can_seek_them(config):
     """An objective of one's own reads them, beside the metrics of the algorithm."""
     quiet = {"fitness": all_earned, "progress": False}
     evolved = purerl.evolve(
-        config.replace(num_evaluations=0),
-        "learning_rate",
-        population=4,
-        generations=1,
-        **quiet,
+        config, "learning_rate", population=4, generations=1, **quiet
     )
     assert evolved.best_fitness == 640
 
 
 def test_studies_and_comparisons_keep_them(config, tmp_path):
-    options = {"trials": 2, "seeds": 2, "reports": 2, "progress": False}
+    # Of segments as long as those of the sweep, which are of the same program.
+    options = {"trials": 2, "seeds": 2, "reports": 4, "holdout_seeds": 0}
+    options |= {"lanes": 2, "progress": False}
     out = tmp_path / "tuned"
     tuned = purerl.tune(config, {"learning_rate": RATE}, out=out, **options)
     first = tuned.rows[0].metrics
@@ -172,8 +172,8 @@ def test_studies_and_comparisons_keep_them(config, tmp_path):
     assert first["earned"] == 32 and first["parity.odd"] == 1
     assert purerl.load(out).rows[0].metrics == first
 
-    variants = {"a": {}, "b": {"gamma": 0.9}}
-    asked = {"seeds": 2, "measures": ("parity.odd", "earned"), "progress": False}
+    variants = {"a": {}, "b": {"learning_rate": 1e-3}}
+    asked = {"seeds": 2, "measures": ("parity.odd", "earned"), **QUIET}
     compared = purerl.compare(config, variants, **asked)
     assert {row.mean for row in compared.rows if row.measure == "earned"} == {32}
     assert "earned: an own metric" in str(compared.table().caption)
@@ -232,10 +232,9 @@ def test_an_algorithm_of_ones_own_may_show_its_transitions():
         with_metrics(fake(None), (seen,), (), None).step(jnp.int32(4))
 
 
-def test_an_agent_on_two_devices_has_the_mean_of_its_parts(config):
-    short = config.replace(
-        metrics=(mean_action,), total_timesteps=32, num_evaluations=0
-    )
+def test_an_agent_on_two_devices_has_the_mean_of_its_parts():
+    once = {"total_timesteps": 32, "num_evaluations": 0}
+    short = small("vpg", metrics=(mean_action,), **once)
     spread, alone = (
         jax.jit(make(short))(jax.random.key(0)).metrics["mean_action"]
         for make in (purerl.data_parallel, purerl.make_train)

@@ -149,7 +149,11 @@ class OwnDrift(purerl.losses.ClipDrift):
     ("change", "seeds", "remedy"),
     [
         ({}, 1, "Go on with: purerl train --resume {out}"),
-        ({"policy_loss": OwnDrift()}, [3, 4], "purerl.run(config, ..., out='{out}', r"),
+        (
+            {"policy_loss": OwnDrift(), "num_evaluations": 0},
+            [3, 4],
+            "purerl.run(config, ..., out='{out}', r",
+        ),
     ],
 )
 def test_an_interrupted_run_says_how_it_can_go_on(

@@ -7,7 +7,7 @@ from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.base import scalars
 from purerl.runner.trackers.group import load_stored
 from purerl.runner.trackers.mlflow import MLflowTracker
-from tests.helpers import StopAfter, tiny_config
+from tests.helpers import StopAfter, tiny_table
 
 from .conftest import SEGMENT, run_tiny
 from .told import RUN, Acts, Keeps, kill
@@ -52,7 +52,7 @@ def assert_all_has_come_once(out, tracker, told=None):
 
 
 def test_a_longer_run_tells_anew_what_comes_after_its_checkpoint(tmp_path):
-    out, config = tmp_path / "run", tiny_config(num_evaluations=7)
+    out, config = tmp_path / "run", tiny_table(num_evaluations=7)
     killed(config, out)
     longer, new = config.replace(total_timesteps=4 * 640), Keeps(id="b")
     options = {"out": out, "resume": True, "extend": True}
@@ -63,7 +63,8 @@ def test_a_longer_run_tells_anew_what_comes_after_its_checkpoint(tmp_path):
 
 def test_a_run_on_the_host_tells_anew_what_comes_after_its_checkpoint(tmp_path):
     out = tmp_path / "run"
-    config = tiny_config(env="gymnasium/CartPole-v1", num_evaluations=0)
+    lake = {"env": "gymnasium/FrozenLake-v1", "env_kwargs": {}}
+    config = tiny_table(**lake, num_evaluations=0)
     killed(config, out, lanes=None)
     run_tiny(config, out=out, resume=True, lanes=None, trackers=["tensorboard"])
     # Also one that was not there when the run went on.
@@ -73,8 +74,8 @@ def test_a_run_on_the_host_tells_anew_what_comes_after_its_checkpoint(tmp_path):
     assert_all_has_come_once(out, new)
 
 
-def test_the_same_run_tells_nothing_twice(tiny, tmp_path):
-    out, config = tmp_path / "run", tiny.replace(num_evaluations=0)
+def test_the_same_run_tells_nothing_twice(tmp_path):
+    out, config = tmp_path / "run", tiny_table(num_evaluations=0)
     second, third = killed(config, out), Keeps(id="a")
     # With `extend`, as who repeats a command has it, and no step more.
     options = {"out": out, "resume": True, "extend": True}

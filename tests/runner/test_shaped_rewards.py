@@ -56,13 +56,14 @@ def test_the_game_is_counted_and_what_was_paid_beside_it(name):
 
 def test_an_agent_learns_from_what_it_is_paid():
     """A scale of 1 changes nothing, to the bit, but the state that counts it."""
-    scaled = tiny_config(env_wrappers=("ScaleReward(1.0)",))
+    config = tiny_config(num_evaluations=0)
+    scaled = config.replace(env_wrappers=("ScaleReward(1.0)",))
     train = jax.jit(purerl.make_train(scaled))
     shaped, zero = (
         train(jax.random.key(0), {"env_params.reward_factor": factor})
         for factor in (1.0, 0.0)
     )
-    plain = jax.jit(purerl.make_train(tiny_config()))(jax.random.key(0))
+    plain = jax.jit(purerl.make_train(config))(jax.random.key(0))
     np.testing.assert_allclose(
         shaped.metrics["value_loss"], plain.metrics["value_loss"], rtol=1e-5
     )
@@ -106,7 +107,10 @@ def test_gymnasium_plays_where_only_rewards_were_changed(tmp_path):
     pytest.importorskip("gymnasium")
     wrappers = ("ScaleReward(0.25)", "Potential")
     config = tiny_config(
-        env_wrappers=wrappers, env_params={"reward_factor": 0.5}, total_timesteps=64
+        env_wrappers=wrappers,
+        env_params={"reward_factor": 0.5},
+        total_timesteps=64,
+        num_evaluations=0,
     )
     run = purerl.run(config, seeds=2, out=tmp_path / "r", progress=False)
     played = purerl.evaluate(run, gymnasium=True, episodes=3)

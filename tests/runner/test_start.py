@@ -15,7 +15,7 @@ from purerl.storage import checkpoint
 from purerl.train import bind, make_segment
 from purerl.warm_start import networks_of
 from tests.contracts.test_algorithms import small
-from tests.helpers import StopAfter
+from tests.helpers import StopAfter, slow_but
 
 from .conftest import SEGMENT, assert_same_bits, run_tiny
 
@@ -46,7 +46,7 @@ def start_of(folder):
     return json.loads((folder / "manifest.json").read_text())["start"]
 
 
-@pytest.mark.parametrize("fraction", [0.5, 0.3])
+@pytest.mark.parametrize("fraction", slow_but([0.5, 0.3], 0.3))
 def test_an_agent_that_goes_on_does_not_explore_anew(tmp_path, fraction):
     """In the longer run epsilon was 0.525 from its first step on.
 

@@ -9,9 +9,9 @@ import numpy as np
 
 import purerl
 from purerl.storage.files import jsonable
-from tests.helpers import plain, tiny_config
+from tests.helpers import plain, tiny_table
 
-CONFIG = tiny_config(num_evaluations=2)
+CONFIG = tiny_table(num_evaluations=2)
 AXES = {"learning_rate": [1e-3, 1e-2]}
 RANGE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
 SHARED = {"lanes": 2, "segment_updates": 10, "progress": False}

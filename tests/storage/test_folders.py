@@ -3,7 +3,7 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.storage import folders
-from tests.helpers import tiny_config
+from tests.helpers import tiny_table
 
 from .every_kind import WRITE
 
@@ -50,7 +50,7 @@ def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch)
 
 
 def test_what_a_kill_between_the_two_files_kept_off_is_done_later(tmp_path):
-    config = tiny_config()
+    config = tiny_table(num_evaluations=0)
     run, sweep = tmp_path / "run" / "config.yaml", tmp_path / "sweep" / "config.yaml"
     written = []
     for resume in (False, True):

@@ -7,7 +7,7 @@ import pytest
 import purerl
 from purerl.storage import checkpoint
 from purerl.storage.checkpoint import Pace
-from tests.helpers import tiny_config
+from tests.helpers import tiny_table
 
 
 @pytest.fixture
@@ -65,5 +65,5 @@ def test_training_goes_on_between_checkpoints_that_take_long(
     monkeypatch.setattr(checkpoint, "save", slow)
     # Due after every segment, if it took no time.
     options = {"checkpoint_seconds": 0.5, "segment_updates": 3, "progress": False}
-    purerl.run(tiny_config(), out=tmp_path, **options)
+    purerl.run(tiny_table(), out=tmp_path, **options)
     assert len(saved) == 2  # after the first one, and at the end

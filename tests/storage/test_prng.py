@@ -9,11 +9,11 @@ import purerl
 from purerl import ConfigError
 from purerl.scale.host import to_device
 from purerl.storage import folders
-from tests.helpers import StopAfter, assert_same_bits, slow_but, tiny_config
+from tests.helpers import StopAfter, assert_same_bits, slow_but, tiny_table
 
 from .every_kind import WRITE, contents
 
-CONFIG = tiny_config(num_evaluations=1, total_timesteps=384)
+CONFIG = tiny_table(num_evaluations=0, total_timesteps=384)
 SMALL = {"lanes": 2, "segment_updates": 4, "progress": False}
 BOTH = "numbers of jax_default_prng_impl=rbg, .* JAX_DEFAULT_PRNG_IMPL=rbg"
 

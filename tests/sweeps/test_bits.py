@@ -15,7 +15,7 @@ from purerl.execution import programs as compiled
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
 from purerl.sweeps import loop, plan, store
-from tests.helpers import tiny_config
+from tests.helpers import tiny_config, tiny_table
 
 from .conftest import RATES, assert_equal, run_sweep
 
@@ -105,13 +105,14 @@ class Backwards(contextlib.AbstractContextManager):
         return [function(item) for item in reversed(items)][::-1]
 
 
-GROUPS = {"num_epochs": [1, 2], "learning_rate": RATES[:2]}
+GROUPED = tiny_table(num_evaluations=0)
+GROUPS = {"num_steps": [8, 16], "learning_rate": RATES[:2]}
 
 
 def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
-    tiny, monkeypatch, tmp_path, capsys
+    monkeypatch, tmp_path, capsys
 ):
-    together = run_sweep(tiny, GROUPS, seeds=2)
+    together = run_sweep(GROUPED, GROUPS, seeds=2)
     # As in a process that can hold one program more, and then none.
     monkeypatch.setattr(compiled, "is_nearly_full", lambda: True)
     programs, most, compile_ = weakref.WeakSet(), [], Program.__init__
@@ -126,7 +127,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     monkeypatch.setattr(plan, "ThreadPoolExecutor", Backwards)
     out = tmp_path / "sweep"
     with purerl.share_programs():  # Those of other tests are not used.
-        one_by_one = run_sweep(tiny, GROUPS, seeds=2, out=out, progress=True)
+        one_by_one = run_sweep(GROUPED, GROUPS, seeds=2, out=out, progress=True)
     assert most == [1, 1]
     assert_equal(one_by_one, together)
     assert one_by_one.summary["compilations"] == 2
@@ -136,8 +137,8 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     assert "4 of them finished before" in shown and "100%" in shown
 
 
-def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
-    together = run_sweep(tiny, GROUPS, seeds=2)
+def test_ctrl_c_leaves_out_groups_that_wait(monkeypatch, tmp_path):
+    together = run_sweep(GROUPED, GROUPS, seeds=2)
     monkeypatch.setattr(compiled, "is_nearly_full", lambda: True)
     out, save, saved = tmp_path / "sweep", store.save, []
 
@@ -149,9 +150,9 @@ def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
 
     with monkeypatch.context() as patch, purerl.share_programs():
         patch.setattr(store, "save", save_and_interrupt)
-        stopped = run_sweep(tiny, GROUPS, seeds=2, out=out)
+        stopped = run_sweep(GROUPED, GROUPS, seeds=2, out=out)
     assert not stopped.finished and stopped.summary["compilations"] == 1
-    assert_equal(run_sweep(tiny, GROUPS, seeds=2, out=out), together)
+    assert_equal(run_sweep(GROUPED, GROUPS, seeds=2, out=out), together)
 
 
 @pytest.mark.slow

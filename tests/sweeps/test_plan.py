@@ -9,7 +9,7 @@ from purerl.execution.programs import Members, Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import plan
 from purerl.train import bind
-from tests.helpers import tiny_config
+from tests.helpers import tiny_config, tiny_table
 
 from .conftest import assert_equal
 
@@ -65,7 +65,7 @@ def test_blocks_of_a_chunk(share, limit, seconds, blocks):
 
 def test_slow_blocks_are_chunks_of_their_own(tmp_path, monkeypatch):
     """They were an eighth of a worker's work, however long that was."""
-    tiny = tiny_config(total_timesteps=64, num_evaluations=0)
+    tiny = tiny_table(total_timesteps=64, num_evaluations=0)
     axes = {"learning_rate": [1e-3 * n for n in range(1, 33)]}
     options = {"seeds": 1, "lanes": 1, "progress": False}
     whole = purerl.sweep(tiny, axes, out=tmp_path / "whole", **options)

@@ -4,6 +4,7 @@ import pytest
 
 import purerl
 from purerl.envs.probe import ChainMDP
+from purerl.report import style
 
 REWARDS = (1.0, 2.0, 4.0, 8.0)
 STEPS = 12 * 16  # updates times steps of each
@@ -25,6 +26,12 @@ def chain() -> purerl.PPOConfig:
         eval_episodes=8,
         eval_share=1.0,
     )
+
+
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures are made and not rendered, which takes as long as a small study."""
+    monkeypatch.setattr(style, "as_bytes", lambda *args, **options: b"")
 
 
 def tune(config, axes=None, **options):

@@ -231,12 +231,16 @@ def stopped_at(call, monkeypatch):
     monkeypatch.setattr(Study, "report", counted)
 
 
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize(
     ("pruner", "call", "sampler"),
     [
-        *(("hyperband", call, "random") for call in (3, 26)),
-        *(("median", call, "random") for call in (3, 22, 26)),
+        ("hyperband", 3, "random"),
+        ("median", 26, "random"),
         ("hyperband", 22, "tpe"),
+        pytest.param("hyperband", 26, "random", marks=pytest.mark.slow),
+        pytest.param("median", 3, "random", marks=pytest.mark.slow),
+        pytest.param("median", 22, "random", marks=pytest.mark.slow),
     ],
 )
 def test_a_study_that_was_stopped_has_the_same_trials(
@@ -376,6 +380,7 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
     assert folder_page(out).exists()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
     """Another study or width is refused in words, and what is there stays."""
     out = tmp_path / "study"
