@@ -9,8 +9,10 @@ import numpy as np
 
 import purerl
 from purerl.storage.files import jsonable
-from tests.helpers import plain, tiny_table
+from tests.helpers import plain, tiny_config, tiny_table
 
+# Checkpoints of a run hold networks; the other kinds are quicker of a table.
+NETWORKS = tiny_config(num_evaluations=2)
 CONFIG = tiny_table(num_evaluations=2)
 AXES = {"learning_rate": [1e-3, 1e-2]}
 RANGE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
@@ -20,7 +22,7 @@ SAVED = {"checkpoint_seconds": 0.0}
 # What writes a folder of each kind; called again, it goes on with it.
 WRITE: dict[str, Callable[[Path], Any]] = {
     "run": lambda out: purerl.run(
-        CONFIG,
+        NETWORKS,
         seeds=2,
         out=out,
         resume=(out / "manifest.json").exists(),
