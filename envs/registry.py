@@ -189,20 +189,20 @@ def describe(id: str, **options: Any) -> EnvDescription:
 
 def _entry(id: Any) -> _Entry:
     """Return what makes an environment; brax's own registry is asked each time."""
+    if not isinstance(id, str):
+        raise ValueError(
+            f"id must be a string, got {id!r}; a config takes an environment object "
+            "as it is: PPOConfig(env=...)."
+        )
     package = _package_of(id)
     own = [f"brax/{name}" for name in own_names()]
     known = [*_ENTRIES, *own, *(f"brax/{name}" for name in BRAX_NAMES)]
     if package and (package != "brax" or id in known):
         source = "registered" if id in own else package
         return _Entry(partial(_adapted, id), source)
-    if id not in _ENTRIES and ":" in str(id):
+    if id not in _ENTRIES and ":" in id:
         return _Entry(_by_path(id), "registered")
     if id not in _ENTRIES:
-        if not isinstance(id, str):
-            raise ValueError(
-                f"id must be a string, got {id!r}; a config takes an environment "
-                "object as it is: PPOConfig(env=...)."
-            )
         raise ValueError(_unknown_id(id, known))
     entry = _ENTRIES[id]
     if isinstance(entry.factory, str):

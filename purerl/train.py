@@ -685,7 +685,7 @@ def parameters_finite(state: Any) -> Array:
     Args:
         state: State of one agent; what it holds under `params` is looked at.
     """
-    # One kernel for all of them: XLA would take a sum of joined flags apart by layers.
+    # Numbers are joined, and not flags: XLA makes a kernel for each layer of those.
     numbers = [
         leaf.ravel()
         for leaf in jax.tree.leaves(getattr(state, "params", ()))
