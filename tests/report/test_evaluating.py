@@ -63,7 +63,7 @@ def test_a_run_its_folder_and_the_command_play_the_same(run, played, capsys):
 
 def test_shared_programs_play_other_episodes_and_not_other_games(run, played):
     own: dict[str, Any] = {"episodes": 4}
-    others = (
+    others: tuple[dict[str, Any], ...] = (
         {"episodes": 5},
         {"deterministic": False},
         {"env_params": {"force_mag": 90}},
