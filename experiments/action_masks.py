@@ -90,11 +90,11 @@ def train(mask_key: str, seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray
     )
     keys = jax.random.split(jax.random.key(0), seeds)
     result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
-    evaluation = {name: np.asarray(x)[:, -1] for name, x in result.evaluation.items()}
-    return (
-        evaluation["episode_return"].mean(-1),
-        evaluation["episode_length"].mean(-1),
+    returns, lengths = (
+        np.asarray(result.evaluation[name])[:, -1].mean(-1)
+        for name in ("episode_return", "episode_length")
     )
+    return returns, lengths
 
 
 def main() -> None:

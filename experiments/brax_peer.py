@@ -1,6 +1,6 @@
 """brax's own training as a peer: its published numbers, and how it is called."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,17 @@ SAC: dict[str, Any] = {
 }
 
 
+# Fields of purerl's PPO -> brax's arguments.
+PPO = {
+    "num_envs": "num_envs",
+    "num_epochs": "num_updates_per_batch",
+    "num_minibatches": "num_minibatches",
+    "gamma": "discounting",
+    "learning_rate": "learning_rate",
+    "entropy_coef": "entropy_cost",
+}
+
+
 def patch_jax() -> None:
     """Give JAX a function back for which brax 0.14 was written, if it has none."""
     if not hasattr(jax, "device_put_replicated"):
@@ -55,13 +66,8 @@ def ppo_fields(numbers: dict[str, Any]) -> dict[str, Any]:
     """
     rows = numbers["batch_size"] * numbers["num_minibatches"]
     return {
-        "num_envs": numbers["num_envs"],
+        **{ours: numbers[theirs] for ours, theirs in PPO.items()},
         "num_steps": rows * numbers["unroll_length"] // numbers["num_envs"],
-        "num_epochs": numbers["num_updates_per_batch"],
-        "num_minibatches": numbers["num_minibatches"],
-        "gamma": numbers["discounting"],
-        "learning_rate": numbers["learning_rate"],
-        "entropy_coef": numbers["entropy_cost"],
         "anneal_learning_rate": False,
     }
 
@@ -92,6 +98,7 @@ def train(
     task: tuple[str, str],
     algorithm: str = "PPO",
     sizes: tuple[int, ...] | None = None,
+    look: Mapping[str, Any] = {},
     **given: Any,
 ) -> list[tuple[int, dict[str, Any]]]:
     """Train an agent by brax, which compiles its program anew every time.
@@ -100,6 +107,7 @@ def train(
         task: The environment and its backend.
         algorithm: PPO or SAC.
         sizes: Units of the hidden layers, if not brax's own.
+        look: What else is not brax's own of the networks.
         **given: Other arguments of brax's training.
 
     Returns:
@@ -117,7 +125,7 @@ def train(
     if algorithm == "SAC":
         names, learn, make = ("hidden_layer_sizes",), train_sac, sac.make_sac_networks
     if sizes is not None:
-        given["network_factory"] = partial(make, **dict.fromkeys(names, sizes))
+        given["network_factory"] = partial(make, **dict.fromkeys(names, sizes), **look)
     seen: list[tuple[int, dict[str, Any]]] = []
     learn(
         environment=brax.envs.get_environment(task[0], backend=task[1]),

@@ -44,22 +44,6 @@ LANES = 8
 RANDOM_CHANNELS = 4
 
 
-def make_config(steps: int) -> purerl.PPOConfig:
-    """The victim: the published sizes of networks and batches, and a silent channel."""
-    return purerl.PPOConfig(
-        env="cheap-talk/CartPole-v1",
-        total_timesteps=steps,
-        num_envs=4,
-        num_steps=256,
-        num_epochs=4,
-        num_minibatches=4,
-        learning_rate=5e-3,
-        hidden_sizes=(32, 32),
-        activation="tanh",
-        num_evaluations=0,
-    )
-
-
 def numbers_of(channel: Any) -> Any:
     """A channel as plain arrays."""
     return jax.tree.map(np.asarray, channel)
@@ -67,12 +51,7 @@ def numbers_of(channel: Any) -> Any:
 
 def evolve_all(config: purerl.PPOConfig, asked: Any) -> dict[str, Any]:
     """An ally and an adversary, from the same channel."""
-    strategy = {
-        "name": "open-es",
-        "sigma": asked.sigma,
-        "learning_rate": asked.learning_rate,
-        "beta1": 0.9,
-    }
+    step = {"sigma": asked.sigma, "learning_rate": asked.learning_rate}
     env: CheapTalk = resolve_env(config)  # pyright: ignore[reportAssignmentType]
     is_random = asked.start == "random"
     start = env.random_channel(jax.random.key(0)) if is_random else env.silent_channel()
@@ -80,7 +59,7 @@ def evolve_all(config: purerl.PPOConfig, asked: Any) -> dict[str, Any]:
         name: purerl.evolve(
             config.replace(env_params={"channel": numbers_of(start)}),
             FIELD,
-            strategy=strategy,
+            strategy=purerl.OpenES(**step, beta1=0.9),
             population=asked.population,
             generations=asked.generations,
             rollouts=asked.rollouts,
@@ -162,7 +141,19 @@ def main() -> None:
         seeds=(64, "held-out ones"),
         dry=(False, "keep no numbers"),
     )
-    config = make_config(asked.steps)
+    # The victim: the published sizes of networks and batches, and a silent channel.
+    config = purerl.PPOConfig(
+        env="cheap-talk/CartPole-v1",
+        total_timesteps=asked.steps,
+        num_envs=4,
+        num_steps=256,
+        num_epochs=4,
+        num_minibatches=4,
+        learning_rate=5e-3,
+        hidden_sizes=(32, 32),
+        activation="tanh",
+        num_evaluations=0,
+    )
     evolved = evolve_all(config, asked)
     found = judge(config, evolved, asked.seeds, asked.out / "judged")
     evolving = sum(map(evolve_seconds, evolved.values()))

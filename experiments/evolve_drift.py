@@ -15,23 +15,10 @@ docs/images/evolution-drift-*.png. The same command goes on with what was stoppe
 from pathlib import Path
 
 import evolve_losses
-from frame import keep, options
+from frame import options
 
 import purerl
 from purerl.losses import ClipDrift, DPODrift, MLPDrift, SquaredError
-
-
-def make_config(steps: int) -> purerl.PPOConfig:
-    """PPO on CartPole, with a step and epochs at which a drift matters."""
-    return purerl.PPOConfig(
-        env="CartPole-v1",
-        total_timesteps=steps,
-        num_evaluations=0,
-        learning_rate=2e-3,
-        num_epochs=10,
-        policy_loss=MLPDrift.zeros(128),
-        value_loss=SquaredError(),
-    )
 
 
 def main() -> None:
@@ -45,10 +32,18 @@ def main() -> None:
         learning_rate=0.01,
         dry=(False, "keep no numbers"),
     )
-    config, field = make_config(asked.steps), "policy_loss"
-    folder = asked.out / "evolution"
-    result = evolve_losses.evolve(asked, config, field, folder)
-    evolved_at = asked.seconds()
+    field = "policy_loss"
+    # With a step and epochs at which a drift matters.
+    config = purerl.PPOConfig(
+        env="CartPole-v1",
+        total_timesteps=asked.steps,
+        num_evaluations=0,
+        learning_rate=2e-3,
+        num_epochs=10,
+        policy_loss=MLPDrift.zeros(128),
+        value_loss=SquaredError(),
+    )
+    result = evolve_losses.evolve(asked, config, field, asked.out / "evolution")
     drifts = {
         "learned": result.loss,
         "its generation 0 (no drift)": config.policy_loss,
@@ -56,12 +51,8 @@ def main() -> None:
         "DPO: DPODrift(2, 0.6)": DPODrift(2.0, 0.6),
     }
     contestants = {name: {field: drift} for name, drift in drifts.items()}
-    numbers, judged = evolve_losses.judge(result, field, contestants, folder)
-    judge_seconds = asked.seconds() - evolved_at
-    print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
-    numbers["seconds"]["judge"] = round(judge_seconds)
+    judged = evolve_losses.judge(asked, "evolve-drift", result, field, contestants, {})
     if not asked.dry:
-        keep("evolve-drift", asked, numbers)
         evolve_losses.draw("drift", result, judged)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from frame import IMAGES, Asked, evolve_seconds, history, plain_rows, show_table
+import frame
 
 import purerl
 from purerl.report import plots
@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def evolve(
-    asked: Asked, config: purerl.PPOConfig, field: str, out: Path, **more: Any
+    asked: frame.Asked, config: purerl.PPOConfig, field: str, out: Path, **more: Any
 ) -> purerl.EvolutionResult:
     """Evolve a loss of PPO by Open-ES, or go on.
 
@@ -46,52 +46,64 @@ def evolve(
 
 
 def judge(
-    result: purerl.EvolutionResult, field: str, contestants: dict[str, Any], out: Path
-) -> tuple[dict[str, Any], purerl.Comparison]:
+    asked: frame.Asked,
+    name: str,
+    result: purerl.EvolutionResult,
+    field: str,
+    contestants: dict[str, Any],
+    seconds: dict[str, float],
+    **more: Any,
+) -> purerl.Comparison:
     """Judge a loss along its evolution, and beside others also where it never was.
 
+    Prints the tables; keeps the numbers, unless asked not to.
+
     Args:
+        asked: The options of the command.
+        name: Name of the file of the numbers.
         result: The evolution.
         field: Name of the loss.
         contestants: Settings that are judged at the end, by name.
-        out: Folder of the evolution.
+        seconds: Seconds of what came before the evolution.
+        **more: Further numbers.
 
     Returns:
-        The numbers that are kept, and the comparison at the end.
+        The comparison at the end.
     """
     start: Any = result.config
+    began = asked.seconds()
     snapshots: dict[int, Any] = {0: start, **result.snapshots()}
     losses = {
         f"generation {number}": {field: getattr(each, field)}
         for number, each in sorted(snapshots.items())
     }
-    place = out / "transfer"
-    on_the_way = purerl.compare(start, losses, seeds=SEEDS, out=place)
+    assert result.out is not None
+    shared: dict[str, Any] = {"seeds": SEEDS, "out": result.out / "transfer"}
+    on_the_way = purerl.compare(start, losses, **shared)
     # Last: both share the folder, and the page of the evolution shows this one.
-    judged = purerl.compare(
-        start,
-        contestants,
-        environments=[{}, *HELD_OUT],
-        seeds=SEEDS,
-        out=place,
-    )
-    show_table(on_the_way.table())
-    show_table(judged.table())
+    environments = [{}, *HELD_OUT]
+    judged = purerl.compare(start, contestants, environments=environments, **shared)
+    frame.show_table(on_the_way.table())
+    frame.show_table(judged.table())
+    judging = asked.seconds() - began
+    print(f"judged in {judging:.0f} s, after {began:.0f} s")
     config = purerl.serialise.to_dict(start)
     del config[field]  # thousands of numbers that the command draws again
+    times = {"evolve": frame.evolve_seconds(result), **seconds, "judge": round(judging)}
     numbers = {
         "config": config,
         "settings": result.settings,
-        "history": history(result),
-        "generations": plain_rows(on_the_way.rows),
-        "judged": plain_rows(judged.rows),
-        "seconds": {"evolve": evolve_seconds(result)},
+        "history": frame.history(result),
+        "generations": frame.plain_rows(on_the_way.rows),
+        "judged": frame.plain_rows(judged.rows),
+        "seconds": times,
     }
-    return numbers, judged
+    frame.keep(name, asked, numbers | more)
+    return judged
 
 
 def draw(name: str, result: purerl.EvolutionResult, judged: purerl.Comparison) -> None:
     """Draw the evolution, its loss, and the judgement."""
-    plots.save(result.plot(), IMAGES / f"evolution-{name}-curve.png")
-    plots.save(result.plot_loss(), IMAGES / f"evolution-{name}.png")
-    plots.save(judged.plot(), IMAGES / f"evolution-{name}-transfer.png")
+    plots.save(result.plot(), frame.IMAGES / f"evolution-{name}-curve.png")
+    plots.save(result.plot_loss(), frame.IMAGES / f"evolution-{name}.png")
+    plots.save(judged.plot(), frame.IMAGES / f"evolution-{name}-transfer.png")

@@ -57,10 +57,8 @@ class Tasks(NamedTuple):
 def draw_tasks(number: int, stream: int) -> Tasks:
     """Draw grids on which something can be learned; every stream has others."""
     env = envs.ObjectGrid(**GRID["env_kwargs"])
-    key, draw = (
-        jax.random.fold_in(jax.random.key(2020), stream),
-        jax.jit(env.draw_params),
-    )
+    key = jax.random.fold_in(jax.random.key(2020), stream)
+    draw = jax.jit(env.draw_params)
     found: list[Any] = []
     anchors: list[tuple[float, float]] = []
     for count in range(100 * number):
@@ -113,38 +111,32 @@ def baselines(config: purerl.LPGConfig) -> dict[str, purerl.TrainConfig]:
     }
 
 
-class Agents(NamedTuple):
-    """Agents of one program.
+def curves(
+    config: purerl.TrainConfig,
+    settings: Sequence[Mapping[str, Any]],
+    tasks: Tasks | None,
+    seeds: int,
+    stream: int,
+) -> np.ndarray:
+    """Train in one program; return training curves `[settings, tasks, seeds, updates]`.
 
-    Attributes:
-        config: What all of them have in common.
+    Args:
+        config: What all agents have in common.
         settings: Overrides of each setting, of the same names.
         tasks: Grids, whose returns are normalised; None for the config's environment.
         seeds: Agents of each setting in each grid.
         stream: The stream of the agents' keys; all settings have the same ones.
     """
-
-    config: purerl.TrainConfig
-    settings: Sequence[Mapping[str, Any]]
-    tasks: Tasks | None
-    seeds: int
-    stream: int
-
-
-def curves(agents: Agents) -> np.ndarray:
-    """Train; return the training curves `[settings, tasks, seeds, updates]`."""
-    tasks = agents.tasks
     number = 1 if tasks is None else len(tasks.anchors)
-    shape = (len(agents.settings), number, agents.seeds)
+    shape = (len(settings), number, seeds)
     setting, task, _ = (x.ravel() for x in np.indices(shape))
-    settings = map(dict, agents.settings)
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *settings)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *map(dict, settings))
     overrides = jax.tree.map(lambda x: x[setting], stacked)
     if tasks is not None:
         overrides |= {name: value[task] for name, value in tasks.params.items()}
-    stream = jax.random.fold_in(jax.random.key(7), agents.stream)
-    keys = jnp.broadcast_to(jax.random.split(stream, shape[1:]), shape).ravel()
-    train = purerl.make_train(agents.config)
+    key = jax.random.fold_in(jax.random.key(7), stream)
+    keys = jnp.broadcast_to(jax.random.split(key, shape[1:]), shape).ravel()
+    train = purerl.make_train(config)
 
     def measured(key: jax.Array, overrides: Any) -> tuple[jax.Array, jax.Array]:
         metrics = train(key, overrides).metrics
@@ -181,7 +173,7 @@ def judge(
     for group in groups.values():
         config = group[0].config.replace(**changes)
         values = [entry.values for entry in group]
-        each = curves(Agents(config, values, tasks, seeds, HELD_OUT))
+        each = curves(config, values, tasks, seeds, HELD_OUT)
         found |= {entry.name: x for entry, x in zip(group, each, strict=True)}
     return {entry.name: found[entry.name] for entry in entries}
 
@@ -247,10 +239,8 @@ def course(found: Mapping[str, Mapping[str, Any]]) -> Any:
         x, areas, ends = areas_of(found, "generation ", place)
         between(axes, x, areas, ends, next(colours), place, marker="o")
     for name in (name for name in found if name.endswith(", tuned")):
-        value, label = (
-            found[name]["held-out grids"]["area"][0],
-            f"{name}, held-out grids",
-        )
+        value = found[name]["held-out grids"]["area"][0]
+        label = f"{name}, held-out grids"
         axes.axhline(value, color=next(colours), linestyle="--", label=label)
     axes.legend(frameon=False, fontsize=9)
     words = "area (0: uniform policy, 1: optimal)"
@@ -263,7 +253,7 @@ def tuned(
 ) -> tuple[dict[str, Any], list[float]]:
     """The step size with the largest area on the training grids, and all areas."""
     settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
-    areas = curves(Agents(config, settings, tasks, 8, TUNING)).mean((1, 2, 3))
+    areas = curves(config, settings, tasks, 8, TUNING).mean((1, 2, 3))
     return settings[int(np.argmax(areas))], areas.tolist()
 
 

@@ -23,30 +23,13 @@ from typing import Any
 
 import evolve_losses
 import numpy as np
-from frame import keep, options
+from frame import options
 
 import purerl
 from purerl.losses import ClippedSquaredError, HuberError, MLPValueLoss, SquaredError
 
 TUNING_STREAM = 1  # Held-out keys that have nothing in common with those that judge.
 TUNING_SEEDS = 16
-
-
-def make_config(asked: Any) -> purerl.PPOConfig:
-    """PPO on CartPole with a network as its value loss.
-
-    The step size is four times PPO's usual one: with that, 50,000 steps are too few
-    for a critic to matter, and a loss that teaches it nothing is nearly as good as any.
-    """
-    return purerl.PPOConfig(
-        env="CartPole-v1",
-        total_timesteps=asked.steps,
-        num_evaluations=0,
-        learning_rate=asked.inner_learning_rate,
-        value_loss=MLPValueLoss.make(
-            (64, 64), asked.inputs, asked.init, seed=asked.init_seed
-        ),
-    )
 
 
 def hand_written() -> dict[str, dict[str, dict[str, Any]]]:
@@ -105,12 +88,21 @@ def main() -> None:
         learning_rate=0.05,
         dry=(False, "keep no numbers"),
     )
-    config, ending = make_config(asked), f"-{asked.name}" if asked.name else ""
+    ending, shape = f"-{asked.name}" if asked.name else "", (asked.inputs, asked.init)
+    # The step size is four times PPO's usual one: with that, 50,000 steps are too few
+    # for a critic to matter, and a loss that teaches it nothing is nearly as good as
+    # any.
+    config = purerl.PPOConfig(
+        env="CartPole-v1",
+        total_timesteps=asked.steps,
+        num_evaluations=0,
+        learning_rate=asked.inner_learning_rate,
+        value_loss=MLPValueLoss.make((64, 64), *shape, seed=asked.init_seed),
+    )
     tuned = tune(config, asked.out)
     tuned_at = asked.seconds()
     folder, field = asked.out / f"evolution{ending}", "value_loss"
     result = evolve_losses.evolve(asked, config, field, folder, fitness=asked.fitness)
-    evolved_at = asked.seconds()
     losses = {
         "learned": result.loss,
         "its generation 0": config.value_loss,
@@ -123,20 +115,13 @@ def main() -> None:
         **{name: {field: loss} for name, loss in losses.items()},
         **{f"{family} tuned": changes for family, (_, changes) in tuned.items()},
     }
-    numbers, judged = evolve_losses.judge(result, field, contestants, folder)
-    judge_seconds = asked.seconds() - evolved_at
-    print(
-        f"tuned {tuned_at:.0f} s, evolved {evolved_at - tuned_at:.0f} s, "
-        f"judged {judge_seconds:.0f} s"
-    )
-    if result.summary["generations_run"] == asked.generations:  # in one go
-        own = {"tune": round(tuned_at), "judge": round(judge_seconds)}
-        numbers["seconds"] |= own
-    numbers["tuned"] = {family: name for family, (name, _) in tuned.items()}
-    if not asked.dry:
-        keep(f"evolve-value-loss{ending}", asked, numbers)
-        if not asked.name:
-            evolve_losses.draw("value-loss", result, judged)
+    in_one_go = result.summary["generations_run"] == asked.generations
+    seconds = {"tune": round(tuned_at)} if in_one_go else {}
+    about = (asked, f"evolve-value-loss{ending}", result, field, contestants, seconds)
+    found = {family: name for family, (name, _) in tuned.items()}
+    judged = evolve_losses.judge(*about, tuned=found)
+    if not (asked.dry or asked.name):
+        evolve_losses.draw("value-loss", result, judged)
 
 
 if __name__ == "__main__":

@@ -108,15 +108,10 @@ def options(doc: str | None, is_cached: bool = False, **flags: Any) -> Asked:
     asked.load_before = round(os.getloadavg()[0], 2)
     asked._began = time.perf_counter()
     if is_cached:
-        use_cache()
+        from purerl.cli.settings import enable_compile_cache
+
+        enable_compile_cache()
     return asked
-
-
-def use_cache() -> None:
-    """Keep compiled programs for later processes."""
-    from purerl.cli.settings import enable_compile_cache
-
-    enable_compile_cache()
 
 
 def _add_flag(
@@ -360,15 +355,25 @@ def ends_text(values: Any, digits: int = 1, heading: str = "95% interval") -> st
 
 def plain_rows(rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Return rows of a comparison as plain values; None where there is no number."""
-    return [
-        {name: None if is_nan(value) else value for name, value in row.items()}
-        for row in (row._asdict() for row in rows)
-    ]
+    return [plain(row._asdict()) for row in rows]
 
 
-def is_nan(value: Any) -> bool:
-    """Return whether a value is no number, or None in its place."""
-    return value is None or (isinstance(value, float) and not np.isfinite(value))
+def plain(value: Any, digits: int | None = None) -> Any:
+    """Return what JSON holds of values; None where there is no number.
+
+    Args:
+        value: A value, or lists and dictionaries of values.
+        digits: Digits of the numbers that are kept; all where not given.
+    """
+    if isinstance(value, dict):
+        return {name: plain(each, digits) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each, digits) for each in value]
+    if not isinstance(value, float):
+        return value
+    if not np.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}") if digits else value
 
 
 def history(result: Any) -> dict[str, list[float]]:

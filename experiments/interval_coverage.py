@@ -55,20 +55,17 @@ def two_kinds(share: float, spread: float = 1.0) -> Draw:
     return draw
 
 
+def lognormal(sigma: float) -> Draw:
+    """Runs whose logarithms are normal."""
+    return lambda rng, shape: np.exp(sigma * rng.normal(size=shape))
+
+
 DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
     # Name -> what draws, its mean, the share of runs that are stuck.
     "normal": (lambda rng, shape: rng.normal(size=shape), 0.0, 0.0),
     "exponential": (lambda rng, shape: rng.exponential(size=shape), 1.0, 0.0),
-    "lognormal 0.5": (
-        lambda rng, shape: np.exp(0.5 * rng.normal(size=shape)),
-        float(np.exp(0.125)),
-        0.0,
-    ),
-    "lognormal 1": (
-        lambda rng, shape: np.exp(rng.normal(size=shape)),
-        float(np.exp(0.5)),
-        0.0,
-    ),
+    "lognormal 0.5": (lognormal(0.5), float(np.exp(0.125)), 0.0),
+    "lognormal 1": (lognormal(1.0), float(np.exp(0.5)), 0.0),
     "halves": (two_kinds(0.5), 5.0, 0.5),
     "stuck 1 in 5": (two_kinds(0.2), 8.0, 0.2),
     "stuck 1 in 10": (two_kinds(0.1), 9.0, 0.1),

@@ -47,16 +47,16 @@ def agents() -> dict[str, purerl.TrainConfig]:
     for name in ("gru", "lstm", "lru", "s5", "transformer"):
         found[name] = purerl.RecurrentPPOConfig(memory=name, **TASK, **MEMORY)
     values: dict[str, Any] = {**TASK, **VALUES}
-    found["pqn"] = purerl.PQNConfig(**values)
-    for name in ("gru", "lru"):
-        config = purerl.RecurrentPQNConfig(memory=name, **values, **MEMORY)
-        found[f"pqn-{name}"] = config
     without = ("num_steps", "num_minibatches")
     replayed = {key: values[key] for key in values if key not in without}
-    found["dqn"] = purerl.DQNConfig(**replayed)
-    for name in ("gru", "lru"):
-        config = purerl.RecurrentDQNConfig(memory=name, **replayed, **MEMORY)
-        found[f"dqn-{name}"] = config
+    kinds = {
+        "pqn": (purerl.PQNConfig, purerl.RecurrentPQNConfig, values),
+        "dqn": (purerl.DQNConfig, purerl.RecurrentDQNConfig, replayed),
+    }
+    for name, (plain, recurrent, fields) in kinds.items():
+        found[name] = plain(**fields)
+        for memory in ("gru", "lru"):
+            found[f"{name}-{memory}"] = recurrent(memory=memory, **fields, **MEMORY)
     return found
 
 

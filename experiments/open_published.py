@@ -29,26 +29,6 @@ ADAM = {
 NAMES = ["OPEN", "Adam", "Adam, annealed"]
 
 
-def make_config(env: str, steps: int) -> purerl.PPOConfig:
-    """PPO as the authors train it on MinAtar."""
-    return purerl.PPOConfig(
-        env=env,
-        total_timesteps=steps,
-        num_envs=64,
-        num_steps=128,
-        num_epochs=4,
-        num_minibatches=8,
-        gamma=0.99,
-        gae_lambda=0.95,
-        entropy_coef=0.01,
-        value_coef=0.5,
-        torso="mlp",
-        hidden_sizes=(64, 64),
-        activation="relu",
-        num_evaluations=0,
-    )
-
-
 def main() -> None:
     """Train with both, and print."""
     asked = options(
@@ -79,8 +59,25 @@ def main() -> None:
         },
     }
     chosen = [asked.only] if asked.only else NAMES
+    # As the authors train it on MinAtar.
+    config = purerl.PPOConfig(
+        env=asked.env,
+        total_timesteps=asked.steps,
+        num_envs=64,
+        num_steps=128,
+        num_epochs=4,
+        num_minibatches=8,
+        gamma=0.99,
+        gae_lambda=0.95,
+        entropy_coef=0.01,
+        value_coef=0.5,
+        torso="mlp",
+        hidden_sizes=(64, 64),
+        activation="relu",
+        num_evaluations=0,
+    )
     result = purerl.compare(
-        make_config(asked.env, asked.steps),
+        config,
         {name: settings[name] for name in chosen},
         seeds=asked.seeds,
         out=asked.out / f"{asked.env}-{asked.steps}",

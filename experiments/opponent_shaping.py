@@ -132,7 +132,6 @@ def measure(lifetimes: Lifetime) -> dict[str, Any]:
             "curve": {
                 name: _brief(getattr(curve, name)) for name in ("value", "low", "high")
             },
-            "last_policy": _brief(getattr(lifetimes, side)[:, :, -1].mean((0, 1))),
         }
     return found
 

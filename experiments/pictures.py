@@ -47,19 +47,6 @@ def between(
     axes.plot(x, middle, color=colour, label=label, **look)
 
 
-def bars(
-    axes: Any, values: Sequence[float], colours: Sequence[str], words: Sequence[str]
-) -> None:
-    """Draw horizontal bars, the first on top, with words behind them."""
-    for place, (value, colour, word) in enumerate(
-        zip(values, colours, words, strict=True)
-    ):
-        axes.barh(place, value, height=0.62, color=colour)
-        axes.text(value, place, word, va="center", fontsize=10)
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-
-
 def smooth(values: Any, window: int) -> np.ndarray:
     """Average along the last axis over the last updates.
 

@@ -147,7 +147,6 @@ def run_task(name: str, searches: int) -> dict[str, Any]:
             "own_score": [round(best.score, 2) for best in bests],
             "agent": fresh_returns(config, [b.state for b in bests]).tolist(),
             "final": [best.point for best in bests],
-            "copies": _copies(result),
         }
         print(f"{name}, {method}: {steps:,} steps each, {seconds:.0f} s", flush=True)
     began = time.perf_counter()
@@ -174,14 +173,6 @@ def run_task(name: str, searches: int) -> dict[str, Any]:
         "config": purerl.serialise.to_dict(config),
         "methods": found,
     }
-
-
-def _copies(result: Result) -> float | None:
-    """Copies per search and exploit."""
-    if not isinstance(result, purerl.PBTResult):
-        return None
-    parents = result.dataset.parent.values[:, :-1]
-    return float((parents != np.arange(result.size)).sum(-1).mean())
 
 
 def show_task(numbers: dict[str, Any]) -> None:

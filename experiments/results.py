@@ -140,8 +140,6 @@ def train(
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     per_seed = [round(float(x), 2) for x in final]
-    returns = result.metrics["episode_return"]
-    late = np.nanmean(returns[:, -max(1, returns.shape[1] // 20) :], axis=1)
     kept = frame.read(frame.RESULTS / f"{name}.json")
     if not result.train_steps and kept and kept["per_seed"] == per_seed:
         return kept  # The run had finished: its times are those of that day.
@@ -152,7 +150,6 @@ def train(
         "seeds": len(seeds),
         "mean": float(final.mean()),
         "per_seed": per_seed,
-        "training_per_seed": [round(float(x), 2) for x in late],
         **({"search": searched} if searched else {}),
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
         "curve": [round(float(x), 2) for x in curve],

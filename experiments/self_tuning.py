@@ -187,19 +187,9 @@ def main() -> None:
         seconds = {name: judged["seconds"] for name, judged in found["judged"].items()}
         print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
     style.save(figure(tasks), frame.IMAGES / "self-tuning.png")
-    numbers = {"command": asked.command, "tasks": tasks, **frame.hardware()}
-    frame.write(frame.RESULTS / "self-tuning.json", _short(numbers), indent=None)
-
-
-def _short(value: Any) -> Any:
-    """Numbers of four digits, and None for those that are not known."""
-    if isinstance(value, dict):
-        return {name: _short(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_short(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}") if np.isfinite(value) else None
-    return value
+    numbers = {"command": asked.command, "tasks": frame.plain(tasks, 4)}
+    path = frame.RESULTS / "self-tuning.json"
+    frame.write(path, numbers | frame.hardware(), indent=None)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ Every case is a preset, a number of agents and the environment steps of each. It
 compiled twice, as `purerl.compiler_options` says and as XLA does by itself, and both
 programs run in turns, results waited for. Seconds are those of processors, the sum over
 cores, which suffer least from what else runs; a ratio below 1 is in favour of purerl's
-options. The ratio of the runs is the median over rounds, with the smallest and the
-largest. With `--option` the program beside XLA's own has that option of XLA's and
-purerl's.
+options. The ratio of the runs is that of their medians, with the smallest and the
+largest of a round. With `--option` the program beside XLA's own has that option of
+XLA's and purerl's.
 """
 
-import time
-from statistics import median
+import sys
 from typing import Any
 
+import bench
 import distrax  # noqa: F401  (loaded by the first tracing, and counted with neither)
 import jax
 import yaml
-from bench import Words, machine_line, options, print_row, print_table
 
 import purerl
 from purerl import presets
@@ -40,13 +39,6 @@ CASES = (
 )
 
 
-def spent(call: Any) -> tuple[float, Any]:
-    """Return the processor's seconds of a call, and what it returned."""
-    began = time.process_time()
-    found = jax.block_until_ready(call())
-    return time.process_time() - began, found
-
-
 def cells(case: str, rounds: int, more: dict[str, Any]) -> list[Any]:
     """Return the table's cells of a case.
 
@@ -59,35 +51,37 @@ def cells(case: str, rounds: int, more: dict[str, Any]) -> list[Any]:
     config = presets.load(name).replace(total_timesteps=int(steps), num_evaluations=0)
     keys = jax.random.split(jax.random.key(0), int(agents))
     lowered = jax.jit(jax.vmap(purerl.make_train(config))).lower(keys)
-    ours, own = spent(lambda: lowered.compile(purerl.compiler_options() | more))
-    plain, default = spent(lowered.compile)
-    own(keys), default(keys)  # once without counting
-    ratios = []
-    for number in range(rounds):
-        pair = (own, default) if number % 2 else (default, own)
-        seconds = {id(program): spent(lambda p=program: p(keys))[0] for program in pair}
-        ratios.append(seconds[id(own)] / seconds[id(default)])
-    spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    times = (f"{ours:.1f}", f"{plain:.1f}", f"{ours / plain:.2f}")
+    options = purerl.compiler_options() | more
+    own, ours = bench.clocked(lambda: lowered.compile(options))
+    default, plain = bench.clocked(lowered.compile)
+    measures: dict[str, bench.Measure] = {}
+    for who, program in {"own": own, "XLA's": default}.items():
+        measures[who] = bench.calls(lambda program=program: program(keys))
+        measures[who](0)  # once without counting
+    both = bench.alternate(measures, rounds, sys.stderr).values()
+    ratios = bench.compare(*([run.cpu_seconds for run in runs] for runs in both))
+    spread = "{:.2f} ({:.2f} to {:.2f})".format(*ratios)
+    seconds = ours.cpu_seconds, plain.cpu_seconds
+    times = (*(f"{x:.1f}" for x in seconds), f"{seconds[0] / seconds[1]:.2f}")
     return [f"`{name}`", agents, *times, spread]
 
 
 def main() -> None:
     """Print a table of the cases."""
-    asked = options(
+    asked = bench.options(
         __doc__,
-        cases=Words(CASES, "PRESET:AGENTS:STEPS", is_checked=False),
+        cases=bench.Words(CASES, "PRESET:AGENTS:STEPS", is_checked=False),
         rounds=9,
         option=([str], "NAME=VALUE of XLA's options"),
     )
     pairs = [option.split("=", 1) for option in asked.option or ()]
     more = {name: yaml.safe_load(value) for name, value in pairs}
-    print(f"{machine_line()}; medians of {asked.rounds}")
+    print(f"{bench.machine_line()}; medians of {asked.rounds}")
     print(", ".join(["purerl's options", *(asked.option or ())]), end="\n\n")
     heads = "program | agents | compile, s | by itself, s | ratio | ratio of the runs"
-    print_table(heads)
+    bench.print_table(heads)
     for case in asked.cases or CASES:
-        print_row(*cells(case, asked.rounds, more))
+        bench.print_row(*cells(case, asked.rounds, more))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,16 @@ Compilation uses all cores, so let nothing else run; seconds of processors, the 
 cores of all stages, suffer least where something does.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import bench
+from same_numbers import for_purejaxrl, for_rejax
+
+import purerl
 
 PRESETS = (
     "ppo-cartpole",
@@ -75,9 +79,13 @@ def main() -> None:
             contenders[other] = (own, words, asked.checkout)
     if asked.peers:
         python = asked.peers / "bin" / "python"
-        contenders["rejax, PPO"] = (python, ["rejax"])
+        config: Any = purerl.resolve(purerl.PPOConfig())
+        requests = {"rejax, PPO": {"ppo": for_rejax(config)}}
         if asked.purejaxrl:
-            contenders["PureJaxRL, PPO"] = (python, ["purejaxrl", asked.purejaxrl])
+            own_words = for_purejaxrl(config, asked.purejaxrl)
+            requests["PureJaxRL, PPO"] = {"purejaxrl": own_words}
+        for name, request in requests.items():
+            contenders[name] = (python, ["peer", json.dumps(request)])
     rounds: dict[str, list] = {name: [] for name in contenders}
     for _ in range(asked.rounds):
         for name, arguments in contenders.items():

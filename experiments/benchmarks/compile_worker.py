@@ -1,8 +1,7 @@
 """Trace and compile one program in a process of its own: a line of JSON.
 
     python compile_worker.py purerl PRESET [FIELD=NUMBER ...]
-    python compile_worker.py rejax
-    python compile_worker.py purejaxrl FILE
+    python compile_worker.py peer REQUEST   # what `peer_rejax.py` prepares
 
 For `compile_time.py`, which runs it in the environment of purerl or of the peers.
 """
@@ -11,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,9 +23,10 @@ def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array,
         *words: What the run is made of, see the module.
     """
     if name != "purerl":
-        import peer_programs
+        import peer_rejax
 
-        return peer_programs.make(name, *map(Path, words)), jax.random.PRNGKey(0), {}
+        train = peer_rejax.train_of(**json.loads(*words))
+        return train, jax.random.PRNGKey(0), {}
     # What the peers import with their package, purerl does when it is first needed.
     import distrax  # noqa: F401
 

@@ -1,53 +1,30 @@
 """The contenders of `speed.py` in its own interpreter."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 from bench import Measure, alternate, number, rates, spread, train
+from same_numbers import in_whole_updates
 
 import purerl
-from purerl import envs
-from purerl.acting.evaluate import evaluate
+from purerl.train import bind, evaluate_afresh
 
 EVAL_EPISODES = 16
 
-# One PPO for both libraries: CleanRL's CartPole row, without what rejax cannot do
-# (annealing the step size). Both take whole updates of 4 x 128 steps.
-PPO: dict[str, Any] = {
-    "num_envs": 4,
-    "num_steps": 128,
-    "num_epochs": 4,
-    "num_minibatches": 4,
-    "hidden_sizes": [64, 64],
-    "activation": "tanh",
-    "learning_rate": 2.5e-4,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "entropy_coef": 0.01,
-    "value_coef": 0.5,
-    "max_grad_norm": 0.5,
-    "clip": 0.2,
-}
-
-
-def ppo_numbers(timesteps: float) -> dict[str, Any]:
-    """The PPO above with `timesteps` rounded down to whole updates."""
-    update = PPO["num_envs"] * PPO["num_steps"]
-    return PPO | {"total_timesteps": int(timesteps) // update * update}
-
 
 def ppo_config(timesteps: float) -> purerl.PPOConfig:
-    """The same as purerl's config, without evaluation."""
-    numbers = ppo_numbers(timesteps)
-    clip = numbers.pop("clip")
-    return purerl.PPOConfig(
-        **numbers,
-        policy_loss=purerl.losses.ClipDrift(clip),
-        value_loss=purerl.losses.ClippedSquaredError(clip),
-        anneal_learning_rate=False,
-        num_evaluations=0,
+    """CleanRL's PPO on CartPole-v1, without what rejax cannot do: annealing.
+
+    Those are PPO's defaults; `timesteps` is rounded down to whole updates, which all
+    libraries take.
+    """
+    return in_whole_updates(
+        purerl.PPOConfig(
+            total_timesteps=int(timesteps),
+            anneal_learning_rate=False,
+            num_evaluations=0,
+        )
     )
 
 
@@ -55,31 +32,14 @@ def train_ppo(
     config: purerl.PPOConfig, agents: int | None = None, lanes: int | None = None
 ) -> tuple[Measure, float]:
     """Train and score: the mean return of the deterministic policies; see `train`."""
-    env = envs.make("CartPole-v1")
+    bound, key = bind(config), jax.random.key(7)
 
     def score(state: Any) -> jax.Array:
-        result = evaluate(
-            env,
-            env.default_params,
-            purerl.make_policy(config, state),
-            jax.random.key(7),
-            num_episodes=EVAL_EPISODES,
-            max_steps=500,
-        )
-        return result[0].mean()
+        played = evaluate_afresh(bound, bound.config, state, key, EVAL_EPISODES)
+        return played.episode_return.mean()
 
     scores = jax.jit(score if agents is None else jax.vmap(score))
     return train(config, agents, lanes, lambda found: float(scores(found.state).mean()))
-
-
-def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
-    """Return what `peer_rejax.py` is asked for: PureJaxRL's PPO with our numbers.
-
-    Args:
-        path: The path of its `ppo.py`.
-        timesteps: Environment steps of an agent.
-    """
-    return {"path": str(path), "TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
 
 
 def fastest_lanes(

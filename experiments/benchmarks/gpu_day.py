@@ -14,14 +14,13 @@ recorded with its error and with the rows that it had, and the rest go on.
 """
 
 import contextlib
-import importlib
 import os
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,39 +57,34 @@ class Part(NamedTuple):
 
     Attributes:
         what: What it is, for `--list`.
-        function: Module and name of its function, which is loaded in the part's own
-            process and takes a `gpu_parts.Day`.
+        kind: Its function is `gpu_parts.measure_KIND`, which takes a `Day`; it is
+            loaded in the part's own process.
         arguments: The function's other arguments.
         flags: Flags of XLA.
     """
 
     what: str
-    function: str
+    kind: str
     arguments: tuple[Any, ...] = ()
     flags: str = ""
 
 
 def make_parts() -> dict[str, Part]:
     """Return the parts of the day, in their order."""
-    own = "gpu_parts.measure"
-    words = "time per dependent kernel, bytes/s"
-    parts = {"device": Part(words, f"{own}_device")}
+    parts = {"device": Part("time per dependent kernel, bytes/s", "device")}
     for n in (1, 8, 64, 512, 2_048, 8_192):
         words = f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL"
-        parts[f"ppo-{n}"] = Part(words, f"{own}_ppo", (n,))
+        parts[f"ppo-{n}"] = Part(words, "ppo", (n,))
     for name, (words, *arguments) in PRESETS.items():
-        function = "gpu_parts.measure_preset"
-        parts[name] = Part(words, function, tuple(arguments))
+        parts[name] = Part(words, "preset", tuple(arguments))
     words = "PPO's brax preset beside brax's own PPO, 2.5M steps"
-    parts["brax-ppo"] = Part(words, "gpu_parts.measure_brax", (2_500_000,))
-    function = "gpu_parts.measure_bits"
-    same = Part("same seed, killed and resumed", function)
+    parts["brax-ppo"] = Part(words, "brax", (2_500_000,))
+    parts["bits"] = Part("same seed, killed and resumed", "bits")
     words = f"the same with {DETERMINISTIC}"
-    parts["bits"] = same
-    parts["bits-deterministic"] = same._replace(what=words, flags=DETERMINISTIC)
+    parts["bits-deterministic"] = Part(words, "bits", flags=DETERMINISTIC)
     for name in ("dqn", "td3", "sac"):
         words = f"{name.upper()}, 1 and 64 agents, beside rejax"
-        parts[name] = Part(words, f"{own}_off_policy", (name,))
+        parts[name] = Part(words, "off_policy", (name,))
     return parts
 
 
@@ -104,7 +98,7 @@ def run_child(name: str, asked: Asked) -> None:
         name: The part.
         asked: The options of the command.
     """
-    from gpu_parts import Day
+    import gpu_parts
 
     from purerl.storage.folders import made_with
 
@@ -118,13 +112,11 @@ def run_child(name: str, asked: Asked) -> None:
 
     work = asked.out / "work" / name
     work.mkdir(parents=True, exist_ok=True)
-    module, _, function = part.function.partition(".")
-    measure: Callable[..., None] = getattr(importlib.import_module(module), function)
     rounds = asked.rounds if asked.rounds is not None else 2 if asked.toy else 4
     deadline = time.monotonic() + asked.minutes * 60
-    day = Day(asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds)
+    given = (asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds)
     write(path, kept)
-    measure(day, *part.arguments)
+    getattr(gpu_parts, f"measure_{part.kind}")(gpu_parts.Day(*given), *part.arguments)
 
 
 def unfinished(folder: Path, name: str) -> Path:

@@ -7,14 +7,11 @@ run) and `env_steps` stand in the table of speeds. What fails becomes a row with
 
 import math
 import os
-import queue
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 import yaml
 from bench import Measure, Run, calls, last_returns, peer_program, train
-from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
+from contenders import ppo_config, train_ppo
 from kernel_text import read
 from off_policy_speed import DQN, dqn_numbers
-from same_numbers import for_brax, for_purejaxrl, for_rejax
+from same_numbers import for_brax, for_purejaxrl, for_rejax, in_whole_updates
 
-import purerl
 from purerl import presets
 from purerl.contrib.hardware.estimate import RESERVED
 from purerl.storage import checkpoint
@@ -38,7 +34,6 @@ import brax_peer
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
-PureJaxRL = Callable[[Path], dict[str, Any]]  # Its file and numbers, for `peer_rejax`.
 
 
 class Day(NamedTuple):
@@ -71,7 +66,6 @@ def contend(
     day: Day,
     row: dict[str, Any],
     prepare: Prepare,
-    rounds: int | None = None,
     stack: ExitStack | None = None,
 ) -> None:
     """Prepare a contender, run it some times, and add its row, or why there is none.
@@ -80,7 +74,6 @@ def contend(
         day: What the part was given.
         row: What the row says before anything is measured.
         prepare: A function that returns what to time, and the seconds of compilation.
-        rounds: Timed runs at the most; the day's where not given.
         stack: What must be open as long as it runs.
     """
     stack = stack or ExitStack()
@@ -89,7 +82,7 @@ def contend(
             measure, compile_seconds = prepare()
             runs: list[Run] = []
             taken = 0.0  # By the clock: a run may do more than what it times.
-            for seed in range(min(rounds or day.rounds, day.rounds)):
+            for seed in range(day.rounds):
                 if runs and (taken > LONG or day.seconds_left() < 2 * taken):
                     break
                 began = time.monotonic()
@@ -127,11 +120,12 @@ def contend_peer(day: Day, row: dict[str, Any], **request: Any) -> None:
     contend(day, row, prepare, stack=stack)
 
 
-def contend_purejaxrl(day: Day, row: dict[str, Any], make: PureJaxRL) -> None:
-    """Run PureJaxRL's program, if the path of its `ppo.py` was given."""
+def contend_with_peers(day: Day, row: dict[str, Any], config: Any) -> None:
+    """Run rejax's PPO, and PureJaxRL's if the path of its `ppo.py` was given."""
+    contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=for_rejax(config))
     row = row | {"who": "PureJaxRL"}
     if day.purejaxrl is not None:
-        contend_peer(day, row, purejaxrl=make(day.purejaxrl))
+        contend_peer(day, row, purejaxrl=for_purejaxrl(config, day.purejaxrl))
     else:
         day.add(row | {"error": "give its ppo.py: --purejaxrl"})
 
@@ -143,9 +137,7 @@ def measure_ppo(day: Day, agents: int) -> None:
     config, count = ppo_config(steps), None if agents == 1 else agents
     row = about("PPO, CartPole-v1", "purerl", agents, config)
     contend(day, row, lambda: train_ppo(config, count))
-    contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=ppo_numbers(steps))
-    total = config.total_timesteps
-    contend_purejaxrl(day, row, lambda path: purejaxrl_program(path, total))
+    contend_with_peers(day, row, config)
 
 
 def trained(config: Any, agents: int) -> tuple[Measure, float]:
@@ -236,7 +228,6 @@ def _seconds(program: Any, argument: jax.Array) -> float:
 
 # isort: split
 
-EPOCHS = 1_000  # Of brax's training, more than are ever measured.
 # Next to nothing, on environments without physics.
 TOY: dict[str, Any] = {
     "num_envs": 4,
@@ -258,9 +249,7 @@ def config_of(preset: str, changes: dict[str, Any], is_toy: bool = False) -> Any
         config = config.replace(**TOY, env=env)
         if config.reset_scheme == "pool":
             config = config.replace(reset_pool_size=4)
-    per_update = config.num_envs * config.num_steps
-    whole = config.total_timesteps // per_update * per_update
-    return purerl.resolve(config.replace(total_timesteps=whole))
+    return in_whole_updates(config)
 
 
 def measure_preset(day: Day, agents: int, preset: str, changes: dict[str, Any]) -> None:
@@ -276,8 +265,7 @@ def measure_preset(day: Day, agents: int, preset: str, changes: dict[str, Any]) 
     envs = f"{config.num_envs:,} environments"
     row = about(f"PPO, {config.env}, {envs}", "purerl", agents, config)
     contend(day, row, lambda: trained(config, agents))
-    contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=for_rejax(config))
-    contend_purejaxrl(day, row, partial(for_purejaxrl, config))
+    contend_with_peers(day, row, config)
 
 
 def measure_brax(day: Day, steps: int) -> None:
@@ -285,70 +273,46 @@ def measure_brax(day: Day, steps: int) -> None:
     config = config_of("ppo-brax", {"total_timesteps": steps}, day.is_toy)
     row = about(f"PPO, {config.env}", "purerl", 1, config)
     contend(day, row, lambda: trained(config, 1))
-    contend(day, row | {"who": "brax's own PPO"}, lambda: brax_program(config))
+    row = row | {"who": "brax's own PPO"}
+    contend(day, row, lambda: brax_program(config, day.rounds))
 
 
-def brax_program(config: Any) -> tuple[Measure, float]:
-    """Begin brax's training; return what lets it go on for the steps of the config.
+def brax_program(config: Any, rounds: int) -> tuple[Measure, float]:
+    """Train by brax for the steps of a config again and again; return what tells times.
 
-    It compiles its program anew in every call, so it is called once, and pauses after
-    every part. It ends with this process.
+    It compiles its program anew in every call, so it is called once, for all rounds.
     """
-    ended: queue.Queue[Exception | None] = queue.Queue()
-    turn = threading.Semaphore(0)
+    ends: list[float] = []
 
-    def pause(step: int, *_: Any) -> None:
+    def note(step: int, *_: Any) -> None:
         if step:  # It also reports before the first one.
-            ended.put(None)
-            turn.acquire()
+            ends.append(time.perf_counter())
 
-    def learn() -> None:
-        try:
-            train_brax(config, pause)
-        except Exception as error:
-            ended.put(error)
-
-    def wait() -> float:
-        began = time.perf_counter()
-        if error := ended.get():
-            raise error
-        return time.perf_counter() - began
-
-    def measure(seed: int) -> Run:
-        del seed
-        turn.release()
-        return Run(wait())
-
-    threading.Thread(target=learn, daemon=True).start()
-    first = wait()
-    return measure, max(0.0, first - measure(0).seconds)
+    began = time.perf_counter()
+    train_brax(config, rounds + 1, note)
+    first, *others = np.diff([began, *ends])
+    return lambda seed: Run(others[seed]), max(0.0, first - others[0])
 
 
-def train_brax(config: Any, pause: Any) -> None:
+def train_brax(config: Any, times: int, note: Any) -> None:
     """Train by brax with the numbers of a config.
 
     Args:
         config: The config.
-        pause: A function of the steps so far and more, called every so many steps.
+        times: How often its steps are trained.
+        note: A function of the steps so far and more, called each time.
     """
     import flax.linen as nn
-    from brax.training.agents.ppo.networks import make_ppo_networks
 
-    sizes = tuple(config.hidden_sizes)
-    networks = partial(
-        make_ppo_networks,
-        policy_hidden_layer_sizes=sizes,
-        value_hidden_layer_sizes=sizes,
-        activation=getattr(nn, config.activation),
-    )
     brax_peer.train(
         (config.env.rpartition("/")[2], config.env_kwargs["backend"]),
+        sizes=tuple(config.hidden_sizes),
+        look={"activation": getattr(nn, config.activation)},
         **for_brax(config),
-        network_factory=networks,
-        num_timesteps=config.total_timesteps * EPOCHS,
-        num_evals=EPOCHS + 1,
+        num_timesteps=config.total_timesteps * times,
+        num_evals=times + 1,
         run_evals=False,
-        policy_params_fn=pause,
+        policy_params_fn=note,
     )
 
 

@@ -134,30 +134,27 @@ def label_of(name: str, agents: int) -> str:
     return "" if is_own else f", {agents:,} agent{'s' * (agents != 1)}"
 
 
-def peers_of(asked: bench.Asked) -> dict[str, tuple[str, list[str]]]:
-    """Return what is counted of peers: the row beside it, and words for `gpu_peer`.
+def peers_of(asked: bench.Asked) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return what is counted of peers: the row beside it, and what `gpu_peer` is asked.
 
     Args:
         asked: Options of the command line; of the rows asked for, or of all.
     """
-    ppo, path, rows = "ppo-cartpole", asked.purejaxrl, asked.rows or ROWS
-    found: dict[str, tuple[str, list[str]]] = {"rejax": (ppo, ["rejax"])}
-    if path:
-        found["PureJaxRL"] = ppo, ["purejaxrl", str(path)]
-        rnn = path.with_name("ppo_rnn.py")
-        if rnn.exists():
-            words = ["purejaxrl", str(rnn)]
-            found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", words
-    for row in SAME_ROWS:
+    path, rows = asked.purejaxrl, asked.rows or ROWS
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for row in ("ppo-cartpole", *SAME_ROWS):
         config: Any = purerl.resolve(config_of(row))
-        requests: dict[str, Any] = {"rejax": {"ppo": for_rejax(config)}}
+        ending = "" if row == "ppo-cartpole" else f", {row}"
+        found[f"rejax{ending}"] = row, {"ppo": for_rejax(config)}
         if path:
-            requests["PureJaxRL"] = {"purejaxrl": for_purejaxrl(config, path)}
-        for who, request in requests.items():
-            found[f"{who}, {row}"] = row, ["same", json.dumps(request)]
+            request = {"purejaxrl": for_purejaxrl(config, path)}
+            found[f"PureJaxRL{ending}"] = row, request
+    if path and (rnn := path.with_name("ppo_rnn.py")).exists():
+        request = {"purejaxrl": {"path": str(rnn)}}
+        found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", request
     for preset in ("pqn-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
         name = preset.split("-")[0]
-        found[f"rejax, {name.upper()}"] = preset, [f"rejax-{name}"]
+        found[f"rejax, {name.upper()}"] = preset, {name: {}}
     return {name: x for name, x in found.items() if asked.peers and x[0] in rows}
 
 
@@ -197,9 +194,9 @@ def main() -> None:
         bench.print_row(*cells(name, agents, kept))
         if asked.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
-    for name, (row, words) in peers_of(asked).items():
+    for name, (row, request) in peers_of(asked).items():
         agents, python = asked.agents or ROWS[row], asked.peers / "bin" / "python"
-        words = [mapped_agents(row, agents), *words]
+        words = mapped_agents(row, agents), json.dumps(request)
         own = bench.child(bench.HERE / "gpu_peer.py", *words, python=python)
         add(name + label_of(row, agents), {"agents": agents, **own})
         bench.print_row(*cells(name, agents, {"agents": agents, **own}))

@@ -46,9 +46,7 @@ DQN = purerl.DQNConfig(
     epsilon_steps=10_000.0,
     target_update_interval=10,
     hidden_sizes=(64, 64),
-    num_evaluations=1,
-    eval_episodes=1,
-    eval_max_steps=1,
+    num_evaluations=0,
 )
 WIDE_STEPS, SIZES_OF_WIDE = 100_000, (128, 128)
 TASK = ("inverted_double_pendulum", "spring")
@@ -77,9 +75,7 @@ def actor_critic(name: str, steps: int, warm_up: int) -> purerl.TrainConfig:
         num_envs=1,
         learning_starts=warm_up,
         buffer_size=50_000,
-        num_evaluations=1,
-        eval_episodes=1,
-        eval_max_steps=1,
+        num_evaluations=0,
         **SIZES,
     )
 

@@ -92,21 +92,6 @@ def rejax(name: str, **numbers: Any) -> Any:
     return algo.replace(eval_callback=lambda algo, state, key: ())
 
 
-def rejax_ppo() -> Any:
-    """Return rejax's PPO with the numbers of PureJaxRL."""
-    return rejax(
-        "ppo",
-        env="CartPole-v1",
-        agent_kwargs={"hidden_layer_sizes": (64, 64), "activation": "tanh"},
-        num_envs=PPO["NUM_ENVS"],
-        num_steps=PPO["NUM_STEPS"],
-        num_epochs=PPO["UPDATE_EPOCHS"],
-        num_minibatches=PPO["NUM_MINIBATCHES"],
-        learning_rate=PPO["LR"],
-        total_timesteps=int(PPO["TOTAL_TIMESTEPS"]),
-    )
-
-
 def _older_gru() -> Any:
     """Flax's GRU as it was called when `ppo_rnn.py` was written."""
     import flax.linen as nn
@@ -153,16 +138,3 @@ def _stand_in_for_brax() -> None:
     vars(training).update(EpisodeWrapper=object, AutoResetWrapper=object)
     vars(sys.modules["brax"])["envs"] = sys.modules["brax.envs"]
     sys.modules.setdefault(training.__name__, training)
-
-
-def make(name: str, *path: Path) -> Callable[[jax.Array], Any]:
-    """Return a peer's training run.
-
-    Args:
-        name: `rejax`, `rejax-dqn` or another of `REJAX`, or `purejaxrl`.
-        *path: PureJaxRL's file.
-    """
-    if name.startswith("rejax-"):
-        name = name.removeprefix("rejax-")
-        return rejax(name, **REJAX[name]).train
-    return rejax_ppo().train if name == "rejax" else purejaxrl(*path)

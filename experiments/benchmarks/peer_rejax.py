@@ -45,9 +45,10 @@ def make(name: str, numbers: dict[str, Any]) -> Any:
     Args:
         name: Name of the algorithm.
         numbers: Of PPO and DQN all, in purerl's words; CartPole where there is no
-            `env`. Of others what differs from `peer_programs.REJAX`.
+            `env`. Of others, and of DQN without, what differs from
+            `peer_programs.REJAX`.
     """
-    if name not in ("ppo", "dqn"):
+    if "activation" not in numbers:
         return peer_programs.rejax(name, **peer_programs.REJAX[name] | numbers)
     agent = {"activation": numbers.pop("activation")}
     if name == "ppo":

@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+# isort: split
+import brax_peer
+
 import purerl
 
 FIELDS = (
@@ -33,6 +36,13 @@ def clip_of(config: purerl.PPOConfig) -> float:
     loss = config.policy_loss
     assert isinstance(loss, purerl.losses.ClipDrift)
     return float(loss.clip_eps)
+
+
+def in_whole_updates(config: purerl.PPOConfig) -> Any:
+    """Return a config without `auto`, its steps rounded down to whole updates."""
+    config = purerl.resolve(config)
+    whole = config.total_timesteps // config.steps_per_update * config.steps_per_update
+    return config.replace(total_timesteps=whole)
 
 
 def for_rejax(config: purerl.PPOConfig) -> dict[str, Any]:
@@ -69,16 +79,11 @@ def for_brax(config: purerl.PPOConfig) -> dict[str, Any]:
     A minibatch there is of sequences, each of the steps of a rollout.
     """
     return {
-        "num_envs": config.num_envs,
+        **{theirs: getattr(config, ours) for ours, theirs in brax_peer.PPO.items()},
         "unroll_length": config.num_steps,
-        "num_minibatches": config.num_minibatches,
         "batch_size": config.num_envs // config.num_minibatches,
-        "num_updates_per_batch": config.num_epochs,
-        "learning_rate": config.learning_rate,
-        "discounting": config.gamma,
         "gae_lambda": config.gae_lambda,
         "clipping_epsilon": clip_of(config),
-        "entropy_cost": config.entropy_coef,
         "max_grad_norm": config.max_grad_norm,
         "vf_loss_coefficient": config.value_coef,
         "normalize_observations": config.normalize_observations,

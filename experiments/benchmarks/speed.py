@@ -16,6 +16,7 @@ from typing import Any
 
 import bench
 import contenders
+from same_numbers import for_purejaxrl, for_rejax
 
 
 def pairs(
@@ -48,7 +49,7 @@ def note_on(runs: Mapping[str, list[bench.Run]], what: str, compiled: str = "") 
 
 
 def peers_of(
-    asked: bench.Asked, stack: ExitStack, agents: int, steps: float, devices: int = 0
+    asked: bench.Asked, stack: ExitStack, agents: int, config: Any, devices: int = 0
 ) -> tuple[dict[str, bench.Measure], float]:
     """Prepare rejax, PureJaxRL if it is there, and rejax over so many devices.
 
@@ -59,14 +60,13 @@ def peers_of(
     def program(**request: Any) -> tuple[bench.Measure, float]:
         return bench.peer_program(stack, asked.peers, agents=agents, **request)
 
-    numbers = contenders.ppo_numbers(steps)
+    numbers = for_rejax(config)
     rejax, compiled = program(devices=1, ppo=numbers)
     measures = {"rejax": rejax}
     if devices:
         measures["rejax, jax.pmap"], _ = program(devices=devices, ppo=numbers)
     if asked.purejaxrl:
-        total = numbers["total_timesteps"]
-        own = contenders.purejaxrl_program(asked.purejaxrl, total)
+        own = for_purejaxrl(config, asked.purejaxrl)
         measures["PureJaxRL"], _ = program(devices=1, purejaxrl=own)
     return measures, compiled
 
@@ -81,7 +81,7 @@ def measure_many(asked: bench.Asked) -> list[bench.Row]:
     vmapped, own = contenders.train_ppo(config, agents)
     spread_out = cores if cores > 1 and agents % cores == 0 else 0
     with ExitStack() as stack:
-        peers, other = peers_of(asked, stack, agents, asked.steps_many, spread_out)
+        peers, other = peers_of(asked, stack, agents, config, spread_out)
         measures = {"pmap": ours, "vmap": vmapped, **peers}
         runs = bench.alternate(measures, asked.rounds)
     title = f"{agents} PPO agents, {config.total_timesteps} steps each"
@@ -104,7 +104,7 @@ def measure_one(asked: bench.Asked) -> list[bench.Row]:
     config = contenders.ppo_config(asked.steps_one)
     ours, own = contenders.train_ppo(config)
     with ExitStack() as stack:
-        peers, other = peers_of(asked, stack, 1, asked.steps_one)
+        peers, other = peers_of(asked, stack, 1, config)
         runs = bench.alternate({"purerl": ours, **peers}, asked.rounds)
     names = {
         f"one PPO agent, {config.total_timesteps} steps": ("purerl", "rejax"),

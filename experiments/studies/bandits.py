@@ -5,10 +5,8 @@ python experiments/studies/bandits.py [--quick]
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from measure import compiled, timed
+from measure import train_settings
 from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
@@ -54,31 +52,12 @@ FIGURES: dict[str, Curves] = {
 }
 
 
-def call(
-    fields: dict[str, Any], numbers: dict[str, list[float]], runs: int, pulls: int
-) -> tuple[dict[str, np.ndarray], float]:
-    """Train all settings with all runs in one call.
-
-    Args:
-        fields: Static fields of the config.
-        numbers: Values of dynamic fields, as many of each.
-        runs: Runs of each setting.
-        pulls: Pulls of a run.
-
-    Returns:
-        Metrics `[settings, runs, updates]`, and the seconds of the compiled call.
-    """
+def config_of(fields: dict[str, Any], pulls: int) -> purerl.BanditConfig:
+    """Return the config of curves with these static fields."""
     params = {"max_steps_in_episode": pulls, **fields.get("env_params", {})}
-    config = purerl.BanditConfig(
+    return purerl.BanditConfig(
         **{"total_timesteps": pulls, **fields, "env_params": params}
     )
-    keys = jax.random.split(jax.random.key(0), runs)
-    train = jax.vmap(purerl.make_train(config), (0, None))
-    every = jax.vmap(lambda keys, numbers: train(keys, numbers).metrics, (None, 0))
-    overrides = {name: jnp.asarray(values) for name, values in numbers.items()}
-    program, _ = compiled(every, keys, overrides)
-    seconds = timed(program, keys, overrides)
-    return jax.device_get(program(keys, overrides)), seconds
 
 
 def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
@@ -90,7 +69,7 @@ def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
             continue
         values = [figure[name][1] for name in names]
         numbers = {key: [v[key] for v in values] for key in values[0]}
-        metrics, seconds = call(fields, numbers, runs, pulls)
+        metrics, seconds = train_settings(config_of(fields, pulls), 0, runs, numbers)
         for name, reward, optimal in zip(
             names, metrics["reward"], metrics["optimal_action"], strict=True
         ):
@@ -98,7 +77,7 @@ def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
                 "reward": reward.mean(0).round(4).tolist(),
                 "optimal": optimal.mean(0).round(4).tolist(),
                 "last": [x[:, -100:].mean(1).tolist() for x in (reward, optimal)],
-                "seconds": seconds / len(names),
+                "seconds": seconds["train"] / len(names),
             }
     return found
 

@@ -218,12 +218,9 @@ def measured(
         make: Function that measures it.
         config: purerl's config, on which it depends.
     """
-    numbers, part = numbers_of(algorithm, budget.quick), f"{algorithm}-{name}"
+    numbers = numbers_of(algorithm, budget.quick)
     settings = {"config": serialise.to_dict(config), "brax": numbers}
-    is_there = budget.has(part, lasting=True, **settings)
-    if not (budget.quick or budget.long or is_there):
-        return {}
-    return budget.part(part, make, lasting=True, **settings)
+    return budget.lasting(f"{algorithm}-{name}", make, **settings) or {}
 
 
 def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:

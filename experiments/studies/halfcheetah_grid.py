@@ -75,11 +75,10 @@ def cells_of(budget: Budget) -> list[dict[str, Any]]:
         some = {**axes, "hidden_sizes": [layers]}
         label = f"VPG-{'-'.join(map(str, layers))}"
         settings = {"config": serialise.to_dict(config), "axes": some}
-        is_there = budget.has(label, lasting=True, **settings)
-        if budget.quick or budget.long or is_there:
-            given = (train, config, some, budget.folder / label.lower())
-            cells += budget.part(label, *given, lasting=True, **settings)
-    return in_order(cells, axes)
+        given = (train, config, some, budget.folder / label.lower())
+        found = budget.lasting(label, *given, **settings) or []
+        cells += sorted(found, key=lambda cell: int(cell["point"]["num_steps"]))
+    return cells
 
 
 def measure(budget: Budget) -> Findings:
@@ -97,24 +96,6 @@ def measure(budget: Budget) -> Findings:
     figure = budget.save(figure_of(cells), "vpg", WORDS["picture"])
     text = [] if budget.quick else [WORDS["epochs"], budget.sittings()]
     return Findings([row], [figure], text)
-
-
-def in_order(
-    cells: list[dict[str, Any]], axes: dict[str, list[Any]]
-) -> list[dict[str, Any]]:
-    """Return cells in the order of the grid's axes, of which a cell has the texts.
-
-    Args:
-        cells: Cells of the grid.
-        axes: Axes of the grid.
-    """
-    (sizes, layers), (axis, values) = axes.items()
-    texts = ["-".join(map(str, layer)) for layer in layers]
-
-    def place(cell: dict[str, Any]) -> tuple[int, int]:
-        return texts.index(cell["point"][sizes]), values.index(int(cell["point"][axis]))
-
-    return sorted(cells, key=place)
 
 
 def shown(point: dict[str, str]) -> dict[str, str]:

@@ -26,15 +26,12 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3
 
 STUDY, WORDS = study_of("halfcheetah_td3", "JAX 4 Deep RL")
+OURS, THEIRS = pictures.STACKS["purerl"], pictures.STACKS["PyTorch"]
+# Names, and the colours and styles of lines.
 STACKS = {
-    "purerl": "purerl (default initialisation)",
-    "gains": "purerl (PyTorch's initialisation)",
-    "torch": "PyTorch",
-}
-LINES = {
-    "purerl": (pictures.STACKS["purerl"], "-"),
-    "gains": (pictures.STACKS["purerl"], "--"),
-    "torch": (pictures.STACKS["PyTorch"], "-"),
+    "purerl": ("purerl (default initialisation)", OURS, "-"),
+    "gains": ("purerl (PyTorch's initialisation)", OURS, "--"),
+    "torch": ("PyTorch", THEIRS, "-"),
 }
 TITLES = {
     "action": "mean absolute action of the policy",
@@ -98,7 +95,6 @@ def ours(config: Any) -> dict[str, list[float]]:
     returns = np.asarray(result.metrics["episode_return"], float)
     return {
         **found,
-        "looks": np.asarray(result.evaluation["env_steps"]).tolist(),
         "env_steps": np.asarray(result.metrics["env_steps"]).tolist(),
         "returns": returns.tolist(),
     }
@@ -124,7 +120,7 @@ def theirs(config: Any) -> dict[str, list[float]]:
         float(config.learning_rate),
     )
     rng, total = np.random.default_rng(1), config.total_timesteps
-    names = ("looks", "action", "value", "apart", "env_steps", "returns")
+    names = ("action", "value", "apart", "env_steps", "returns")
     found: dict[str, list[float]] = {name: [] for name in names}
     running = 0.0
 
@@ -140,7 +136,6 @@ def theirs(config: Any) -> dict[str, list[float]]:
             return
         batch = replay.sample(SAMPLES, rng)
         first, second = agent.critics(batch["obs"], batch["action"])
-        found["looks"].append(replay.added)
         found["action"].append(float(agent.actor(batch["obs"]).abs().mean()))
         found["value"].append(float(first.mean()))
         found["apart"].append(float((first - second).abs().mean()))
@@ -193,14 +188,14 @@ def rows_of(found: Seen, steps: int) -> list[Row]:
             f"mean return of the training episodes of the last {min(LATE, steps):,} of "
             f"{steps:,} steps",
             "-",
-            "; ".join(f"{STACKS[stack]} {late[stack]:,.0f}" for stack in STACKS),
+            "; ".join(f"{STACKS[k][0]} {late[k]:,.0f}" for k in STACKS),
             "There is one agent of each kind, so that the differences may be chance.",
         ),
         *(
             Row(
                 f"{TITLES[name]} after {steps:,} steps",
                 "-",
-                "; ".join(f"{STACKS[k]} {last[k][name]:.3g}" for k in STACKS),
+                "; ".join(f"{STACKS[k][0]} {last[k][name]:.3g}" for k in STACKS),
                 WORDS[name],
             )
             for name in TITLES
@@ -224,8 +219,8 @@ def figure_of(found: Seen) -> Any:
     """Draw the returns in training of all agents."""
     figure = style.new_figure(width=7.5, height=4.0)
     axes = figure.subplots()
-    for stack, name in STACKS.items():
-        x, (colour, line) = found[stack], LINES[stack]
+    for stack, (name, colour, line) in STACKS.items():
+        x = found[stack]
         y = smooth(x["returns"], len_of(x, WINDOW))
         axes.plot(x["env_steps"], y, line, color=colour, label=name)
     learned.finish(axes, "best", "episode return in training")

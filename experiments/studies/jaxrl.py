@@ -99,25 +99,16 @@ def measure(budget: Budget) -> Findings:
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
-        settings: dict[str, Any] = {
-            "steps": steps,
-            "rounds": rounds,
-            "threads": threads,
-        }
-        settings["config"] = serialise.to_dict(config_of(name))
-        given = (name, in_turns, name, steps, rounds, threads)
-        found[name] = budget.part(*given, **settings)
+        given = {"steps": steps, "rounds": rounds, "threads": threads}
+        config = serialise.to_dict(config_of(name))
+        make = partial(in_turns, name, **given)
+        found[name] = budget.part(name, make, **given, config=config)
     config = serialise.to_dict(temperature_config(budget.quick))
     learned = budget.part("temperatures", temperatures, budget.quick, config=config)
     figure = budget.save(figure_of(found), "times", WORDS["caption"])
     rows = [time_row(name, x) for name, x in found.items()]
     rows.append(learning_row(learned))
     return Findings(rows, [figure], [WORDS["text"]])
-
-
-def title_of(name: str) -> str:
-    """Return an algorithm's name in tables."""
-    return TITLES.get(name, name.upper())
 
 
 def digits(number: float) -> str:
@@ -137,7 +128,7 @@ def time_row(name: str, x: dict[str, float]) -> Row:
     ours, theirs = (seconds_of(x, stack, "loop") for stack in ("ours", "torch"))
     return WORDS.row(
         "time",
-        title=title_of(name),
+        title=TITLES.get(name, name.upper()),
         claim="-" if claims == ("-", "-") else claim,
         ours=digits(ours),
         theirs=digits(theirs),

@@ -3,13 +3,11 @@
 python experiments/studies/jym.py [--quick]
 """
 
-import statistics
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from measure import compiled, times
+from measure import time_agents
 from study import Budget, Findings, Row, main, study_of
 
 # isort: split
@@ -32,39 +30,12 @@ def jym(steps: int, **changes: Any) -> Any:
     return presets.load("dqn-jym").replace(**changes)
 
 
-def spread(seconds: list[float]) -> dict[str, float]:
-    """Return the median of seconds, `train`, and their ends."""
-    middle = statistics.median(seconds)
-    return {"train": middle, "low": min(seconds), "high": max(seconds)}
-
-
-def time_of(steps: int, seeds: int, mapped: str = "vmap") -> dict[str, float]:
-    """Time so many agents in one call, five times.
-
-    Args:
-        steps: Environment steps of each.
-        seeds: Number of agents.
-        mapped: `vmap`, or `pmap` for `purerl.pmap`: blocks of agents on every core.
-    """
-    train = purerl.make_train(jym(steps))
-    keys = jax.random.split(jax.random.key(0), seeds)
-    call: Callable[..., Any]
-    if mapped == "vmap":
-        call, compile_seconds = compiled(jax.vmap(train), keys)
-        times(call, keys)
-    else:
-        call = purerl.pmap(train)
-        first, second = times(call, keys, repeats=2)
-        compile_seconds = first - second
-    return {"compile": compile_seconds, **spread(times(call, keys, repeats=TURNS))}
-
-
 def course(steps: int) -> dict[str, Any]:
     """Train one agent and keep its episodes, exploration and loss."""
     train = jax.jit(purerl.make_train(jym(steps, rounds_per_update=ROUNDS)))
     metrics = train(jax.random.key(1)).metrics
     ended = np.asarray(metrics["episodes"]) > 0
-    names = ("env_steps", "episode_return", "value_loss")
+    names = ("env_steps", "value_loss")
     kept = {name: np.asarray(metrics[name], float).tolist() for name in names}
     lengths = np.asarray(metrics["episode_length"], float)[ended]
     return {**kept, "lengths": lengths.tolist()}
@@ -73,14 +44,12 @@ def course(steps: int) -> dict[str, Any]:
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     steps = 2_000 if budget.quick else STEPS
-    config = serialise.to_dict(jym(steps))
-    one = budget.part("one", time_of, steps, 1, config=config)
-    many = {
-        mapped: budget.part(
-            f"thirty-{mapped}", time_of, steps, MANY, mapped, config=config
-        )
-        for mapped in ("pmap", "vmap")
-    }
+    timed, config = jym(steps), serialise.to_dict(jym(steps))
+    one = budget.part("one", time_agents, timed, 1, TURNS, config=config)
+    many = {}
+    for mapped in ("pmap", "vmap"):
+        given = (time_agents, timed, MANY, TURNS, mapped)
+        many[mapped] = budget.part(f"thirty-{mapped}", *given, config=config)
     run = budget.part("course", course, steps, config=config)
     caption = WORDS.fill("picture course", solved=SOLVED)
     figures = [budget.save(course_figure(run, steps), "course", caption)]

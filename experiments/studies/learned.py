@@ -2,25 +2,68 @@
 
 import subprocess
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from study import STORE, Budget, Printed, Row  # It puts experiments/ on the path.
+from study import STORE, Budget, Row  # It puts experiments/ on the path.
 
 # isort: split
 from frame import interval_text, mean_interval, read
-from pictures import style
+from pictures import ALGORITHMS, style
 from results import ROWS
 
 import purerl
 from purerl import make_train
 
+Found = Mapping[str, dict[str, Any]]  # Rows by their names.
+
+
+class Shown(NamedTuple):
+    """A row of the learning results as a study shows it.
+
+    Attributes:
+        title: What it is.
+        claim: The source's number.
+        algorithm: The algorithm, which has a colour.
+        line: Style of the line.
+        note: What a reader should know of it, where it was run.
+    """
+
+    title: str
+    claim: str
+    algorithm: str
+    line: str = "-"
+    note: str = ""
+
 
 def load(name: str) -> dict[str, Any]:
     """Return a row of the learning results, empty where it was not run."""
     return read(STORE.parent / f"{name}.json")
+
+
+def known(
+    budget: Budget,
+    shown: Iterable[str],
+    long: Iterable[str],
+    quick: Callable[[], Mapping[str, purerl.TrainConfig]],
+) -> Found:
+    """Return the rows that are there.
+
+    Args:
+        budget: The budget of the study.
+        shown: Names of the rows.
+        long: Those whose missing agents are trained with `--long`.
+        quick: Function that returns configs, with at least one evaluation, of agents
+            that are trained in place of rows in a quick run.
+    """
+    if budget.quick:
+        small = quick().items()
+        return {name: budget.part(name, train, config) for name, config in small}
+    complete(budget, long)
+    found = {name: load(name) for name in shown}
+    return {name: row for name, row in found.items() if row}
 
 
 def complete(budget: Budget, names: Iterable[str]) -> None:
@@ -92,10 +135,21 @@ def score_text(row: dict[str, Any], digits: int) -> str:
     return words if "range" in words else f"{words}; {agents} agents"
 
 
-def row_of(what: str, claim: str, row: dict[str, Any], digits: int, note: str) -> Row:
-    """Return a claim beside a row, from `load` or `train`, which may be empty."""
-    here = score_text(row, digits) if row else "not measured"
-    return Row(what, claim, here, note)
+def rows_of(shown: Mapping[str, Shown], found: Found, digits: int) -> list[Row]:
+    """Return the claims beside the rows, which may be missing."""
+    rows = []
+    for name, one in shown.items():
+        row = found.get(name, {})
+        here = score_text(row, digits) if row else "not measured"
+        what, note = f"{one.title}: return at the end", note_of(name, row, one.note)
+        rows.append(Row(what, one.claim, here, note))
+    return rows
+
+
+def note_of(name: str, row: dict[str, Any], note: str) -> str:
+    """Return the note of a row: what is missing, and its own where it was run."""
+    missing = what_is_missing(name, row)
+    return f"{missing} {note}".strip() if row else missing
 
 
 def bars(rows: Iterable[dict[str, Any]]) -> str:
@@ -111,53 +165,41 @@ def bars(rows: Iterable[dict[str, Any]]) -> str:
     return " or ".join(kinds)
 
 
-def printed(rows: Iterable[dict[str, Any]]) -> list[Printed]:
+def printed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the commands that printed some rows, where and when.
 
     Args:
         rows: Rows; those of `train` have no command and are left out.
     """
+    names = ("command", "hardware", "jax", "date")
     return [
-        Printed(
-            row["command"],
-            row["hardware"],
-            row["jax"],
-            row["date"],
-            row.get("train_seconds"),
-        )
+        {**{name: row[name] for name in names}, "seconds": row.get("train_seconds")}
         for row in rows
         if "command" in row
     ]
 
 
-def draw(
-    axes: Any,
-    row: dict[str, Any],
-    colour: str,
-    label: str,
-    line: str = "-",
-    place: int = 0,
-) -> None:
-    """Draw the mean evaluations of a row, and at the end its interval.
+def draw(shown: Mapping[str, Shown], found: Found) -> tuple[Any, Any]:
+    """Draw the mean evaluations of rows, and at the end their intervals.
 
-    Args:
-        axes: Axes to draw on.
-        row: The row.
-        colour: The colour.
-        label: Name in the legend.
-        line: Style of the line.
-        place: Number of the mark, and of the interval among those of other rows.
+    Returns:
+        A figure and its axes, which `finish` sets up.
     """
-    marker = style.MARKERS[place]
-    steps, curve = row["curve_steps"], row["curve"]
-    axes.plot(steps, curve, line, color=colour, marker=marker, label=label)
-    scores = np.asarray(row["per_seed"], float)
-    ends = mean_interval(scores)
-    mean = scores.mean()
-    below_above = [[mean - ends.low], [ends.high - mean]]
-    # Beside the last mark, so that intervals of several rows do not hide one another.
-    right = steps[-1] * (1 + 0.012 * (place + 1))
-    axes.errorbar(right, mean, below_above, color=colour, capsize=4, linewidth=1.6)
+    figure = style.new_figure(width=7.5, height=4.4)
+    axes = figure.subplots()
+    for place, (name, row) in enumerate(found.items()):
+        title, _, algorithm, line, _ = shown[name]
+        look = {"color": ALGORITHMS[algorithm]}
+        steps, marker = row["curve_steps"], style.MARKERS[place]
+        axes.plot(steps, row["curve"], line, marker=marker, label=title, **look)
+        scores = np.asarray(row["per_seed"], float)
+        ends, mean = mean_interval(scores), scores.mean()
+        below_above = [[mean - ends.low], [ends.high - mean]]
+        # Beside the last mark, so that intervals of several rows do not hide one
+        # another.
+        right = steps[-1] * (1 + 0.012 * (place + 1))
+        axes.errorbar(right, mean, below_above, capsize=4, linewidth=1.6, **look)
+    return figure, axes
 
 
 def finish(axes: Any, place: str, words: str = "episode return") -> None:

@@ -49,18 +49,15 @@ def duration(kept: dict[str, Any]) -> str:
 def facts(kept: dict[str, Any]) -> str:
     """Return the command, the time and the hardware of a study, in a line."""
     if kept.get("printed"):
-        return "; ".join(
-            f"`{one['command']}`: {one['hardware']}, jax {one['jax']}, {one['date']}, "
-            + training(one)
-            for one in kept["printed"]
-        )
+        return "; ".join(map(printed_by, kept["printed"]))
     return f"`{kept['command']}`: {duration(kept)}; {printed_on(kept)}"
 
 
-def training(printed: dict[str, Any]) -> str:
-    """Return the seconds of training of a command, where they are known."""
-    seconds = printed["seconds"]
-    return f"{seconds:,.0f} seconds" if seconds else "time not known"
+def printed_by(one: dict[str, Any]) -> str:
+    """Return a command, its machine, and its seconds of training where known."""
+    seconds = f"{one['seconds']:,.0f} seconds" if one["seconds"] else "time not known"
+    machine = f"{one['hardware']}, jax {one['jax']}, {one['date']}"
+    return f"`{one['command']}`: {machine}, {seconds}"
 
 
 def markdown(studies: list[dict[str, Any]]) -> str:

@@ -4,12 +4,11 @@ python experiments/studies/purejaxrl.py [--quick]
 """
 
 import statistics
-import time
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from measure import compiled, timed, torch_threads
+from measure import time_agents, torch_threads, train_settings
 from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
@@ -30,7 +29,7 @@ ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 class Found(NamedTuple):
     """The results of the parts of the study."""
 
-    ours: dict[str, Any]
+    ours: list[list[float]]
     theirs: list[dict[str, Any]]
     times: dict[int, dict[str, float]]
     predicted: dict[int, float]
@@ -47,29 +46,11 @@ def plain(steps: int) -> purerl.PPOConfig:
     return purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
 
 
-def our_agents(steps: int, seeds: int) -> dict[str, Any]:
-    """Train ours in one call, and keep the same curves."""
+def our_agents(steps: int, seeds: int) -> list[list[float]]:
+    """Train ours in one call; returns of the episodes that ended in each update."""
     train = jax.jit(jax.vmap(purerl.make_train(plain(steps))))
     result = train(jax.random.split(jax.random.key(0), seeds))
-    returns = np.asarray(result.metrics["episode_return"], float)
-    return {
-        "env_steps": np.asarray(result.metrics["env_steps"][0]).tolist(),
-        "episode_return": returns.tolist(),
-    }
-
-
-def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
-    """Time a call of so many agents: seconds of compilation and of training.
-
-    `purerl.pmap` cuts them into blocks, as `purerl.run` does, and uses every core.
-    """
-    call = purerl.pmap(purerl.make_train(plain(steps)))
-    keys = jax.random.split(jax.random.key(0), agents)
-    # Enough of them for blocks of the same width, and so for the same program.
-    first = keys[:32]
-    began = timed(call, first)
-    compile_seconds = began - timed(call, first)
-    return {"compile": compile_seconds, "train": timed(call, keys, repeats=repeats)}
+    return np.asarray(result.metrics["episode_return"], float).tolist()
 
 
 def predict(config: purerl.TrainConfig, agents: int) -> float:
@@ -97,20 +78,7 @@ def seconds_on_gpu() -> dict[int, float]:
 
 def entropy_sweep(steps: int) -> dict[str, Any]:
     """Train 7 entropy coefficients by 8 seeds in one call."""
-    train = jax.vmap(purerl.make_train(plain(steps)))
-    keys = jax.random.split(jax.random.key(42), 8)
-    grid = jax.numpy.repeat(jax.numpy.asarray(ENTROPIES), len(keys))
-    many = jax.numpy.tile(keys, len(ENTROPIES))
-    overrides = {"entropy_coef": grid}
-    call, compile_seconds = compiled(train, many, overrides)
-    began = time.perf_counter()
-    returns = np.asarray(call(many, overrides).metrics["episode_return"], float)
-    seconds = time.perf_counter() - began
-    return {
-        "compile": compile_seconds,
-        "train": seconds,
-        "episode_return": returns.reshape(len(ENTROPIES), len(keys), -1).tolist(),
-    }
+    return train_settings(plain(steps), 42, 8, {"entropy_coef": ENTROPIES})[1]
 
 
 def measure(budget: Budget) -> Findings:
@@ -120,16 +88,17 @@ def measure(budget: Budget) -> Findings:
     steps, seeds = (20_000, 2) if budget.quick else (STEPS, SEEDS)
     widths = [2**i for i in range(4 if budget.quick else 12)]
     torch_threads(1)
-    settings = ppo.Settings(total_timesteps=steps)
+    settings = purerl.resolve(plain(steps))
     theirs = [
         budget.part(f"torch-{seed}", ppo.train, settings, seed, steps=steps)
         for seed in range(seeds)
     ]
-    ours = budget.part("ours", our_agents, steps, seeds, steps=steps)
+    ours = budget.part("ours-returns", our_agents, steps, seeds, steps=steps)
     times, predicted = {}, {}
     for agents in widths:
         share = 1 if budget.quick or agents <= WHOLE else 10 if agents <= 128 else 50
-        given = (time_agents, agents, steps // share, 3 if agents <= 4 else 1)
+        repeats = 3 if agents <= 4 else 1
+        given = (time_agents, plain(steps // share), agents, repeats, "pmap")
         found = budget.part(f"agents-{agents}", *given, steps=steps, mapped="pmap")
         # The time of a run is linear in its steps: wide ones are timed on a part of it.
         times[agents] = {**found, "train": found["train"] * share}
@@ -147,27 +116,23 @@ def measure(budget: Budget) -> Findings:
 
 def cartpole_rows(found: Found) -> list[Row]:
     """Return the source's claims of CartPole beside what was measured."""
-    times, sweep, runs = found.times, found.sweep, found.torch_runs()
-    curves = found.ours["episode_return"], [x["episode_return"] for x in found.theirs]
+    times, runs = found.times, found.torch_runs()
+    curves = found.ours, [x["episode_return"] for x in found.theirs]
     ours, theirs = (interval_text(smooth(x, 50)[:, -1]) for x in curves)
     torch, one, most = statistics.mean(runs), times[1]["train"], max(times)
     seconds, own = times[most]["train"], {"torch": torch, "agents": len(runs)}
     on_gpu = f"{_on_gpu(found.on_gpu, most)} on an H200"
     if most in found.on_gpu:
         on_gpu += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
-    first: dict[str, Any] = {
-        "on_gpu": _on_gpu(found.on_gpu, 1),
-        "compile": times[1]["compile"],
-    }
-    first |= {"low": min(runs), "high": max(runs), "ratio": torch / one}
+    ends = {"low": min(runs), "high": max(runs), "ratio": torch / one}
+    first = {"on_gpu": _on_gpu(found.on_gpu, 1), "compile": times[1]["compile"]}
     many: dict[str, Any] = {"ratio": seconds / torch, "many": most * torch / seconds}
     many |= {"seconds": seconds, "on_gpu": on_gpu, "predicted": found.predicted[most]}
-    numbers = {name: sweep[name] for name in ("train", "compile")}
     return [
         WORDS.row("return", ours=ours, theirs=theirs, agents=len(runs)),
-        WORDS.row("one", one=one, **first, **own),
+        WORDS.row("one", one=one, **first, **ends, **own),
         WORDS.row("most", most=most, **many),
-        WORDS.row("sweep", **numbers),
+        WORDS.row("sweep", **found.sweep),
     ]
 
 

@@ -111,25 +111,6 @@ class Picture(NamedTuple):
     caption: str
 
 
-class Printed(NamedTuple):
-    """A command that printed numbers of a study and is not the study's own.
-
-    Attributes:
-        command: The command.
-        hardware: Where it ran.
-        jax: Version of jax.
-        date: When.
-        seconds: Seconds of training; None where they are not known, because the
-            command was stopped and went on.
-    """
-
-    command: str
-    hardware: str
-    jax: str
-    date: str
-    seconds: float | None
-
-
 class Findings(NamedTuple):
     """The findings of a study.
 
@@ -137,13 +118,15 @@ class Findings(NamedTuple):
         rows: Claims beside what was measured.
         figures: Pictures, from `Budget.save`.
         text: Paragraphs in Markdown under the claims.
-        printed: What printed the numbers, if it was not this run.
+        printed: What printed the numbers, if it was not this run: `command`,
+            `hardware`, `jax`, `date`, and the `seconds` of training, None where they
+            are not known, because the command was stopped and went on.
     """
 
     rows: list[Row]
     figures: list[Picture]
     text: list[str] = []  # noqa: RUF012
-    printed: list[Printed] = []  # noqa: RUF012
+    printed: list[dict[str, Any]] = []  # noqa: RUF012
 
 
 class Budget:
@@ -223,6 +206,12 @@ class Budget:
         self.has_measured |= is_new
         return record["result"]
 
+    def lasting(self, name: str, *given: Any, **settings: Any) -> Any:
+        """Return a lasting `part`; None where it is missing, without `--long`."""
+        if self.quick or self.long or self.has(name, lasting=True, **settings):
+            return self.part(name, *given, lasting=True, **settings)
+        return None
+
     def hardware_of(self, name: str) -> str:
         """Return where a lasting part was done, in words."""
         return read(self._path(name, lasting=True))["hardware"]
@@ -294,7 +283,7 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "rows": [row._asdict() for row in findings.rows],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
-        "printed": [one._asdict() for one in findings.printed],
+        "printed": findings.printed,
     }
     path = (folder if asked.quick else STORE) / f"{study.name}.json"
     kept |= when(path, asked.load_before, budget)

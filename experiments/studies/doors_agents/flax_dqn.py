@@ -74,7 +74,8 @@ class FlaxLearner:
         )
         params = network.init(jax.random.key(seed), jnp.zeros((1, OBSERVATION)))
         self.state = State(params, params, optimiser.init(params), jnp.int32(0))
-        self._greedy = jax.jit(partial(greedy, network))
+        values: Any = network.apply
+        self._greedy = jax.jit(lambda params, obs: values(params, obs).argmax(-1))
         self._learn = jax.jit(partial(learn, network, optimiser, config))
 
     def greedy(self, obs: np.ndarray) -> np.ndarray:
@@ -84,18 +85,6 @@ class FlaxLearner:
     def learn(self, batch: Batch) -> None:
         """Take one gradient step, and update the target network where it is due."""
         self.state = self._learn(self.state, batch)
-
-
-def greedy(network: nn.Module, params: Any, obs: jax.Array) -> jax.Array:
-    """Return the actions of the greatest value, `[N]`.
-
-    Args:
-        network: The network of action values.
-        params: Parameters of the network.
-        obs: `[N, 225]`.
-    """
-    values: Any = network.apply(params, obs)
-    return values.argmax(-1)
 
 
 def learn(

@@ -196,10 +196,9 @@ def before_reset(next_obs: np.ndarray, info: dict[str, Any]) -> np.ndarray:
 
 def _note(course: Course, env_steps: int, ended: list, began: float) -> None:
     means = np.mean(ended, axis=0) if ended else (np.nan, np.nan)
-    course.env_steps.append(env_steps)
-    course.episode_return.append(float(means[0]))
-    course.episode_length.append(float(means[1]))
-    course.seconds.append(time.perf_counter() - began)
+    row = (env_steps, *map(float, means), time.perf_counter() - began)
+    for column, value in zip(course, row, strict=True):
+        column.append(value)
 
 
 class Score(NamedTuple):

@@ -6,36 +6,17 @@ PyTorch comes with `pip install 'purerl[studies]'`; a build without CUDA is enou
 """
 
 import copy
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import nn
+from torch_agents.common import layers
 
 from doors_agents import loop
 from doors_agents.loop import Batch, Course
 from purerl import DQNConfig
 
 OBSERVATION, ACTIONS = 225, 5
-
-
-def make_network(hidden_sizes: tuple[int, ...]) -> nn.Sequential:
-    """Return an MLP with ReLU and orthogonal layers, as purerl's networks start.
-
-    Args:
-        hidden_sizes: Units of each hidden layer.
-    """
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise((OBSERVATION, *hidden_sizes)):
-        layers += [_linear(inputs, outputs, 2**0.5), nn.ReLU()]
-    return nn.Sequential(*layers, _linear(hidden_sizes[-1], ACTIONS, 1.0))
-
-
-def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
 
 
 class TorchLearner:
@@ -49,7 +30,8 @@ class TorchLearner:
     def __init__(self, config: DQNConfig, seed: int) -> None:
         torch.manual_seed(seed)
         self.config, self.steps = config, 0
-        self.network = make_network(config.hidden_sizes)
+        sizes = [OBSERVATION, *config.hidden_sizes, ACTIONS]
+        self.network = layers(sizes, 1.0, nn.ReLU)
         self.target = copy.deepcopy(self.network)
         self.optimiser = torch.optim.Adam(
             self.network.parameters(),

@@ -43,6 +43,20 @@ def mlp(
     return nn.Sequential(*modules, nn.Linear(sizes[-2], sizes[-1]))
 
 
+def layers(
+    sizes: Sequence[int], gain: float, activation: type[nn.Module] = nn.Tanh
+) -> nn.Sequential:
+    """Return layers with orthogonal weights, the last of which has a gain."""
+    modules: list[nn.Module] = []
+    for i in range(len(sizes) - 1):
+        linear = nn.Linear(sizes[i], sizes[i + 1])
+        last = i == len(sizes) - 2
+        nn.init.orthogonal_(linear.weight, gain if last else 2**0.5)
+        nn.init.zeros_(linear.bias)
+        modules += [linear] if last else [linear, activation()]
+    return nn.Sequential(*modules)
+
+
 class Twin(nn.Module):
     """Two critics of observation and action."""
 

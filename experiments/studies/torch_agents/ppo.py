@@ -1,11 +1,10 @@
 """PPO in plain PyTorch with a Gymnasium vector environment, of CleanRL's kind.
 
-The settings are those of CleanRL's ppo.py on CartPole-v1, which are also the defaults
-of `purerl.PPOConfig`. Environments are stepped one after another in this process, as
-there; networks run on the CPU.
+The settings are a `purerl.PPOConfig`, whose defaults are those of CleanRL's ppo.py on
+CartPole-v1. Environments are stepped one after another in this process, as there;
+networks run on the CPU.
 """
 
-import dataclasses
 import time
 from typing import Any
 
@@ -14,38 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Numbers of the run; see `purerl.PPOConfig` for what they mean."""
-
-    env: str = "CartPole-v1"
-    total_timesteps: int = 500_000
-    num_envs: int = 4
-    num_steps: int = 128
-    num_epochs: int = 4
-    num_minibatches: int = 4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    learning_rate: float = 2.5e-4
-    adam_eps: float = 1e-5
-    clip_eps: float = 0.2
-    entropy_coef: float = 0.01
-    value_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    width: int = 64
-
-
-def layers(sizes: list[int], gain: float) -> nn.Sequential:
-    """Return tanh layers with orthogonal weights, the last of which has a gain."""
-    modules: list[nn.Module] = []
-    for i in range(len(sizes) - 1):
-        linear = nn.Linear(sizes[i], sizes[i + 1])
-        last = i == len(sizes) - 2
-        nn.init.orthogonal_(linear.weight, gain if last else 2**0.5)
-        nn.init.zeros_(linear.bias)
-        modules += [linear] if last else [linear, nn.Tanh()]
-    return nn.Sequential(*modules)
+from torch_agents.common import layers
 
 
 def advantages(
@@ -76,50 +44,53 @@ def advantages(
     return found
 
 
-def train(settings: Settings, seed: int) -> dict[str, Any]:
+def train(config: Any, seed: int) -> dict[str, Any]:
     """Train one agent.
 
+    Args:
+        config: A `purerl.PPOConfig` without `auto`.
+        seed: Seed of everything that is drawn.
+
     Returns:
-        `env_steps` and `episode_return` `[U]` of the episodes that ended in each update
-        (None where none did), and `seconds` of the whole run.
+        `episode_return` `[U]` of the episodes that ended in each update (None where
+        none did), and `seconds` of the whole run.
     """
     torch.manual_seed(seed)
     envs = gymnasium.make_vec(
-        settings.env,
-        num_envs=settings.num_envs,
+        config.env,
+        num_envs=config.num_envs,
         vectorization_mode="sync",
         vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP},
     )
     box: Any = envs.single_observation_space
     actions: Any = envs.single_action_space
     size, count = int(np.prod(box.shape)), int(actions.n)
-    actor = layers([size, settings.width, settings.width, count], 0.01)
-    critic = layers([size, settings.width, settings.width, 1], 1.0)
+    actor = layers([size, *config.hidden_sizes, count], config.actor_gain)
+    critic = layers([size, *config.hidden_sizes, 1], config.critic_gain)
     params = [*actor.parameters(), *critic.parameters()]
-    adam = torch.optim.Adam(params, settings.learning_rate, eps=settings.adam_eps)
-    updates = settings.total_timesteps // (settings.num_envs * settings.num_steps)
+    adam = torch.optim.Adam(params, config.learning_rate, eps=config.optimiser.eps)
+    updates = config.total_timesteps // (config.num_envs * config.num_steps)
     obs, _ = envs.reset(seed=seed)
-    running, steps, returns = np.zeros(settings.num_envs), [], []
+    running, returns = np.zeros(config.num_envs), []
     began = time.perf_counter()
     for update in range(updates):
-        adam.param_groups[0]["lr"] = settings.learning_rate * (1 - update / updates)
-        rollout, obs, ended = _collect(settings, envs, actor, obs, running)
-        _learn(settings, actor, critic, adam, params, rollout)
-        steps.append((update + 1) * settings.num_envs * settings.num_steps)
+        adam.param_groups[0]["lr"] = config.learning_rate * (1 - update / updates)
+        rollout, obs, ended = _collect(config, envs, actor, obs, running)
+        _learn(config, actor, critic, adam, params, rollout)
         returns.append(float(np.mean(ended)) if ended else None)
     seconds = time.perf_counter() - began
     envs.close()
-    return {"env_steps": steps, "episode_return": returns, "seconds": seconds}
+    return {"episode_return": returns, "seconds": seconds}
 
 
 def _collect(
-    settings: Settings, envs: Any, actor: nn.Module, obs: Any, running: np.ndarray
+    config: Any, envs: Any, actor: nn.Module, obs: Any, running: np.ndarray
 ) -> tuple[dict[str, torch.Tensor], Any, list[float]]:
     """Collect a rollout `[T, B]`; `running` holds the returns of running episodes."""
     keys = ("obs", "action", "log_prob", "reward", "next_obs", "terminated", "done")
     kept: dict[str, list[Any]] = {key: [] for key in keys}
     ended: list[float] = []
-    for _ in range(settings.num_steps):
+    for _ in range(config.num_steps):
         with torch.no_grad():
             policy = torch.distributions.Categorical(
                 logits=actor(torch.as_tensor(obs, dtype=torch.float32))
@@ -144,7 +115,7 @@ def _collect(
 
 
 def _learn(
-    settings: Settings,
+    config: Any,
     actor: nn.Module,
     critic: nn.Module,
     adam: torch.optim.Optimizer,
@@ -161,18 +132,14 @@ def _learn(
             next_values,
             rollout["terminated"],
             rollout["done"],
-            settings.gamma,
-            settings.gae_lambda,
+            config.gamma,
+            config.gae_lambda,
         )
     flat = {key: value.flatten(0, 1) for key, value in rollout.items()}
-    old, target, advantage = (
-        values.flatten(),
-        (found + values).flatten(),
-        found.flatten(),
-    )
-    size = len(old) // settings.num_minibatches
-    eps = settings.clip_eps
-    for _ in range(settings.num_epochs):
+    old, target, advantage = (x.flatten() for x in (values, found + values, found))
+    size = len(old) // config.num_minibatches
+    eps = config.policy_loss.clip_eps
+    for _ in range(config.num_epochs):
         order = torch.randperm(len(old))
         for rows in order.split(size):
             policy = torch.distributions.Categorical(logits=actor(flat["obs"][rows]))
@@ -186,9 +153,9 @@ def _learn(
             near = old[rows] + (value - old[rows]).clamp(-eps, eps)
             errors = torch.stack([value - target[rows], near - target[rows]])
             value_loss = 0.5 * errors.square().amax(0).mean()
-            bonus = settings.entropy_coef * policy.entropy().mean()
-            loss = policy_loss - bonus + settings.value_coef * value_loss
+            bonus = config.entropy_coef * policy.entropy().mean()
+            loss = policy_loss - bonus + config.value_coef * value_loss
             adam.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(params, settings.max_grad_norm)
+            nn.utils.clip_grad_norm_(params, config.max_grad_norm)
             adam.step()

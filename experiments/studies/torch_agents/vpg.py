@@ -62,13 +62,10 @@ class VPG:
         values = self.critic(rollout["obs"]).squeeze(-1)
         next_values = self.critic(rollout["next_obs"]).squeeze(-1)
         ends = rollout["terminated"], rollout["done"]
-        weight = advantages(
-            rollout["reward"], values, next_values, *ends, GAMMA, GAE_LAMBDA
-        ).flatten()
+        given = (rollout["reward"], values, next_values, *ends, GAMMA)
+        weight = advantages(*given, GAE_LAMBDA).flatten()
         # With a trace that does not decay, advantages are rewards-to-go less values.
-        to_go = values + advantages(
-            rollout["reward"], values, next_values, *ends, GAMMA, 1.0
-        )
+        to_go = values + advantages(*given, 1.0)
         return {
             "obs": rollout["obs"].flatten(0, 1),
             "action": rollout["action"].flatten(0, 1),
