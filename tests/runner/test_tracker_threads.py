@@ -11,7 +11,7 @@ from purerl.runner.trackers import group as writer_group
 from purerl.runner.trackers.group import load_stored
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
-from .told import Acts, Keeps, at, group
+from .told import Acts, Keeps, group, tell, whole
 
 UPDATES = [*range(SEGMENT, NUM_UPDATES, SEGMENT), NUM_UPDATES]
 
@@ -56,35 +56,22 @@ class Hangs(Keeps):
             self.may_go.wait(10.0)
 
 
-def tell(trackers, updates):
-    for update in updates:
-        trackers.tell([(0, at(update))])
-
-
 def test_a_tracker_that_fails_in_the_middle_is_told_the_rest_later(tmp_path):
     first, second = Keeps(most=4), Keeps()
-    trackers, said = group(first, folder=tmp_path)
-    tell(trackers, range(1, 11))
-    trackers.close("finished")
-    failed, missing = said
+    failed, missing = whole(first, updates=range(1, 11), folder=tmp_path)
     assert "tracker 'keeps' failed (OSError: the server has stopped)" in failed
     assert "lacks 6 of 10 updates" in missing
     assert f"purerl.track('{tmp_path}', [Keeps(...)])" in missing
-    trackers, said = group(second, folder=tmp_path)
-    tell(trackers, range(1, 11))
-    trackers.close("finished")
+    assert whole(second, updates=range(1, 11), folder=tmp_path) == []
     assert first.updates == [1, 2, 3, 4] and second.updates == [5, 6, 7, 8, 9, 10]
-    assert said == [] and second.status == "finished"
+    assert second.status == "finished"
 
 
 def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(writer_group, "END_SECONDS", 0.3)
     monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.1)
     hangs = Hangs()
-    trackers, said = group(hangs, folder=tmp_path)
-    tell(trackers, range(1, 11))
-    trackers.close("finished")
-    waiting, missing = said
+    waiting, missing = whole(hangs, updates=range(1, 11), folder=tmp_path)
     assert waiting.startswith("waiting for tracker 'keeps', 0.3 s for an answer")
     assert "lacks 8 of 10 updates" in missing  # the third is on its way
     assert load_stored(tmp_path)["keeps"]["told"] == [[0, 1]]
@@ -161,7 +148,5 @@ def test_a_tracker_of_another_place_begins_anew(tmp_path):
 
     one, same, other = Placed((1, 2)), Placed((1, 2)), Placed((3, 4))
     for tracker in (one, same, other):
-        trackers, _ = group(tracker, folder=tmp_path)
-        tell(trackers, range(1, 4))
-        trackers.close("finished")
+        whole(tracker, updates=range(1, 4), folder=tmp_path)
     assert one.updates == other.updates == [1, 2, 3] and same.updates == []

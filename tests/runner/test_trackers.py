@@ -13,7 +13,7 @@ from purerl.runner.trackers.group import begin_anew, load_stored
 from purerl.storage.files import write_json
 
 from .conftest import run_tiny
-from .told import Flushes, Keeps, at, group
+from .told import Flushes, Keeps, at, group, whole
 
 
 def test_numbers_of_a_row():
@@ -109,16 +109,12 @@ def test_a_missing_package_gets_a_sentence(monkeypatch, name, package):
 @pytest.mark.parametrize("method", ["log", "flush", "close"])
 def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     bad, good = Flushes(fails=method), Keeps()
-    trackers, said = group(bad, good, folder=tmp_path)
-    for update in (1, 2, 3):
-        trackers.tell([(0, at(update))])
-    trackers.close("finished")
+    failed, missing = whole(bad, good, updates=(1, 2, 3), folder=tmp_path)
     assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
     assert good.status == "finished"
     # It is closed all the same, so that it gives back what it holds.
     assert bad.is_closed.wait(0.0 if method == "close" else 10.0) == (method != "close")
     assert bad.status == ("" if method == "close" else "failed")
-    failed, missing = said
     assert f"tracker 'keeps' failed (OSError: no room for {method})" in failed
     assert "second line" not in failed
     told = "has all updates" if method == "close" else "lacks 3 of 3 updates"
@@ -133,34 +129,21 @@ def test_a_tracker_that_cannot_begin_stops_a_new_run_and_leaves_no_run(tiny, tmp
 
 
 def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
-    trackers, _ = group(Keeps(id="a"), folder=tmp_path)
-    trackers.tell([(0, at(5))])
-    trackers.close("interrupted")
-    bad = Keeps(fails="begin", id="a")
-    trackers, said = group(bad, folder=tmp_path)
-    for update in (5, 6):
-        trackers.tell([(0, at(update))])
-    trackers.close("finished")
+    whole(Keeps(id="a"), updates=[5], folder=tmp_path, status="interrupted")
+    said = whole(Keeps(fails="begin", id="a"), updates=(5, 6), folder=tmp_path)
     assert "left out" in said[0] and "lacks 1 of 2 updates" in said[1]
     assert load_stored(tmp_path)["keeps"]["told"] == [[0, 0]]
 
 
 def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
-    trackers, _ = group(Keeps(id="a"), folder=tmp_path)
-    for update in (1, 2, 3):
-        trackers.tell([(0, at(update))])
-    trackers.close("interrupted")
+    whole(Keeps(id="a"), updates=(1, 2, 3), folder=tmp_path, status="interrupted")
     begin_anew(tmp_path, 3)
     assert load_stored(tmp_path)["keeps"]["id"] == "a"  # All of them hold.
     begin_anew(tmp_path, 1)
-    bad, _ = group(Keeps(fails="begin"), folder=tmp_path)
-    bad.close("interrupted")
+    whole(Keeps(fails="begin"), updates=(), folder=tmp_path, status="interrupted")
     begin_anew(tmp_path, 0)  # Before the tracker has begun anew.
     new = Keeps(id="b")
-    trackers, said = group(new, folder=tmp_path)
-    for update in (1, 2):
-        trackers.tell([(0, at(update))])
-    trackers.close("finished")
+    said = whole(new, updates=(1, 2), folder=tmp_path)
     assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
     assert new.told == [("train", 0, 1), ("train", 0, 2)]
     entry = {"id": "b", "told": [[0, 1]], "status": "finished", "options": {}}

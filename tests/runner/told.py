@@ -124,3 +124,16 @@ def group(*trackers, folder=None):
     made = Group(trackers)
     made.begin(RUN._replace(folder=folder), said.append)
     return made, said
+
+
+def tell(trackers, updates):
+    for update in updates:
+        trackers.tell([(0, at(update))])
+
+
+def whole(*trackers, updates, folder=None, status="finished"):
+    """What is said in a run of one seed whose trackers are told of these updates."""
+    made, said = group(*trackers, folder=folder)
+    tell(made, updates)
+    made.close(status)
+    return said
