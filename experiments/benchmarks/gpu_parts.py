@@ -208,16 +208,11 @@ def measure_device(day: Day) -> None:
     day.add({"memory_for_jax": limit})
     # A CPU does not say how much memory it has; a toy needs some number.
     found["memory"] = (limit or 2**30) / RESERVED
-    describe_device(day.folder / "device.yaml", device.device_kind, found)
-
-
-def describe_device(path: Path, name: str, numbers: dict[str, float]) -> None:
-    """Write a device as `purerl plan --device` reads it."""
-    sources = dict.fromkeys(numbers, "measured by gpu_day.py")
+    sources = dict.fromkeys(found, "measured by gpu_day.py")
     sources["memory"] = f"what JAX may use, taken to be {RESERVED:.0%} of all"
     sources["flops"] += ", a float32 product in the highest precision"
-    text = yaml.safe_dump({"name": name, **numbers, "sources": sources})
-    path.write_text(text)
+    described = {"name": device.device_kind, **found, "sources": sources}
+    (day.folder / "device.yaml").write_text(yaml.safe_dump(described))
 
 
 def _seconds(program: Any, argument: jax.Array) -> float:

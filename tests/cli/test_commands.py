@@ -150,13 +150,7 @@ EMPTY = [
             "was given hidden_sizes twice; leave one out",
         ),
         (
-            [
-                "pbt",
-                "--algorithm",
-                "sac",
-                "--axis",
-                "temperature_init=uniform(0.1,1)",
-            ],
+            ["pbt", "--algorithm", "sac", "--axis", "temperature_init=uniform(0.1,1)"],
             "a population changes its numbers",
         ),
         (["compare", "--setting", "a: gama=1"], "PPOConfig has no field 'gama'"),

@@ -13,13 +13,7 @@ from purerl.comparison.api import read_settings
 from purerl.config import ConfigError
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from tests.comparison.small import (
-    CONFIG,
-    FAST,
-    SETTINGS,
-    SLOW,
-    SMALL,
-)
+from tests.comparison.small import CONFIG, FAST, SETTINGS, SLOW, SMALL
 from tests.helpers import assert_same_bits
 
 PLACE = "CartPole-v1"

@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 
 import purerl
@@ -21,15 +20,10 @@ from purerl.comparison.result import (
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import statistics
-from tests.helpers import tiny_config
+from tests.comparison.small import CONFIG, FAST, SEEDS, SMALL
+from tests.report.synthetic import printed
 
-SEEDS, LANES = 4, 4
 HUBER = {"soft": losses.HuberError(1.0), "hard": losses.HuberError(5.0)}
-
-
-def start(**changes):
-    # So large a step that the critic soon matters to the policy.
-    return tiny_config(learning_rate=0.02, anneal_learning_rate=False, **changes)
 
 
 def numbers(keys):
@@ -53,9 +47,9 @@ def test_held_out_keys_are_nobody_elses():
 @pytest.mark.slow(optimised=False)
 def test_scores_are_those_of_plain_training():
     settings = {name: {"value_loss": loss} for name, loss in HUBER.items()}
-    options = {"seeds": SEEDS, "lanes": LANES, "progress": False}
-    result = purerl.compare(start(), settings, **options)
-    config = start(value_loss=HUBER["hard"], num_evaluations=0)
+    start = CONFIG.replace(**FAST)  # The critic soon matters to the policy.
+    result = purerl.compare(start, settings, **SMALL)
+    config = start.replace(value_loss=HUBER["hard"], num_evaluations=0)
     train = jax.jit(jax.vmap(purerl.make_train(config)))
     trained = train(api.held_out_keys(0, range(SEEDS)))
     returns = np.asarray(trained.metrics["episode_return"], float)
@@ -200,10 +194,7 @@ def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
 def test_the_table_says_it():
     result = make(np.arange(16.0).reshape(2, 2, 4), environments=("a", "long"))
     result.about["settings"] = {name: {"value_loss": 0} for name in result.settings}
-    console = Console(width=130)
-    with console.capture() as captured:
-        console.print(result.table())
-    text = captured.get()
+    text = printed(result.table())
     assert "value_loss on 4 held-out seeds" in text
     assert "a, final return" in text and "long, final return" in text
     row = result.row("long", "final_return", "other")

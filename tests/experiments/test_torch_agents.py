@@ -108,10 +108,7 @@ def assert_equal(network, tree, before):
 
 @pytest.mark.parametrize(
     ("name", "make", "noise"),
-    [
-        ("td3", torch_td3.TD3, (SIZE, 1)),
-        ("sac", torch_sac.SAC, (2, SIZE, 1)),
-    ],
+    [("td3", torch_td3.TD3, (SIZE, 1)), ("sac", torch_sac.SAC, (2, SIZE, 1))],
 )
 @pytest.mark.slow(optimised=False)
 def test_a_gradient_step_is_purerls(name, make, noise, batch, monkeypatch):

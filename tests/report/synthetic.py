@@ -1,11 +1,13 @@
 """Datasets shaped as a sweep's, with learning curves that are made up but plausible."""
 
+import io
 import itertools
 import json
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from rich.console import Console
 
 from purerl.algorithms.ppo import PPOConfig
 from purerl.runner.result import RunResult
@@ -154,3 +156,10 @@ def run(agents: int = 3, updates: int = 20, returns: Any = None) -> RunResult:
         out=None,
         diverged_at=np.full(len(returns), -1),
     )
+
+
+def printed(table: Any, width: int = 130) -> str:
+    """A table as a terminal has it."""
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(table)
+    return console.export_text()

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from purerl.comparison import result as comparison
 from purerl.config import ConfigError
@@ -13,16 +12,12 @@ from purerl.report import statistics
 from purerl.report.playing import Evaluated
 from purerl.report.plots import learning_curve
 from purerl.report.statistics import FEWEST
-from purerl.report.tables import (
-    best_table,
-    episodes_table,
-    holdout_table,
-    run_table,
-)
+from purerl.report.tables import best_table, episodes_table, holdout_table, run_table
 from purerl.storage.files import jsonable
 from purerl.tuning import result
 from tests.helpers import slow_but
 from tests.report import synthetic
+from tests.report.synthetic import printed
 
 REPEATS = 4_000
 STUCK = 0.2
@@ -140,14 +135,6 @@ def test_statistics_over_tasks_say_what_their_ends_are(tasks, runs, kind):
     assert np.isfinite(profile.low).all() == (kind == "interval")
 
 
-def shown(run):
-    """The table of a run as a terminal has it."""
-    console = Console(width=120)
-    with console.capture() as captured:
-        console.print(run_table(run))
-    return captured.get()
-
-
 @pytest.mark.parametrize(
     ("agents", "ends"), [(1, "1 agent"), (3, "range of 3"), (12, "95% interval")]
 )
@@ -155,7 +142,7 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
     run = synthetic.run(agents)
     title = learning_curve(run).axes.get_title(loc="left")
     assert ends in title
-    text = shown(run)
+    text = printed(run_table(run), 120)
     assert ("95%" in text) == (agents == 12)
     assert ("range of 3" in text) == (agents == 3)
     if agents == 1:
@@ -175,7 +162,10 @@ def test_the_table_of_a_run_says_where_its_agents_are_equal():
     run = synthetic.run(3)
     final = run.evaluation["episode_return"]
     final[:] = 500.0
-    assert shown(run).splitlines()[-1].strip() == "mean evaluation 500.0 (no spread)"
+    assert (
+        printed(run_table(run), 120).splitlines()[-1].strip()
+        == "mean evaluation 500.0 (no spread)"
+    )
     run.evaluation["cut_episodes"][0, -1] = 1
     run.evaluation["episode_length"] = np.full_like(final, 500)
     first, second = run_table(run).caption.splitlines()

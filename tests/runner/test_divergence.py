@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
 import purerl
 from purerl import ConfigError, PPOConfig, envs
@@ -25,6 +24,7 @@ from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group
 from purerl.storage import folders
 from tests.helpers import StopAfter, tiny_config
+from tests.report.synthetic import printed
 
 nan, inf = np.nan, np.inf
 
@@ -166,9 +166,7 @@ def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):
 
 def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
     words = f"seed 3 diverged in update {some_lost.diverged_at[3] + 1}"
-    console = Console(record=True, width=100)
-    console.print(tables.run_table(some_lost))
-    lines = console.export_text().splitlines()
+    lines = printed(tables.run_table(some_lost), 100).splitlines()
     (marked,) = [line for line in lines if "diverged" in line]
     assert marked.split("│")[1].strip() == "3" and words[-9:] in marked
     assert any("mean of 3" in line for line in lines)

@@ -41,9 +41,7 @@ CONFIGS = {
         memory_size=8, actor_keys=("cart",), **ROLLOUT
     ),
     "recurrent_ppo_transformer": purerl.RecurrentPPOConfig(
-        memory="transformer",
-        memory_size=8,
-        **{**ROLLOUT, "num_minibatches": 1},
+        memory="transformer", memory_size=8, **{**ROLLOUT, "num_minibatches": 1}
     ),
     "vpg": purerl.VPGConfig(**SMALL, num_steps=32, critic_iterations=3),
     "lpg": purerl.LPGConfig(
@@ -218,8 +216,7 @@ def test_transitions_are_exactly_those_of_the_script():
 
 
 @pytest.mark.parametrize(
-    ("num_steps", "cut"),
-    [(9, [4, 8]), pytest.param(7, [4], marks=pytest.mark.slow)],
+    ("num_steps", "cut"), [(9, [4, 8]), pytest.param(7, [4], marks=pytest.mark.slow)]
 )
 def test_what_went_on_is_cut_where_episodes_begin_anew(num_steps, cut):
     """After 9 steps an episode is running, after 7 one has just terminated."""
@@ -349,10 +346,7 @@ def test_every_algorithm_trains_evaluates_and_goes_on(suite, name, tmp_path, cap
     elif isinstance(CONFIGS[name], purerl.BanditConfig):
         task = hosted_tasks.ARMS
     config = CONFIGS[name].replace(
-        env=f"{suite}/{task}",
-        num_evaluations=1,
-        eval_episodes=3,
-        eval_max_steps=15,
+        env=f"{suite}/{task}", num_evaluations=1, eval_episodes=3, eval_max_steps=15
     )
     each = config.steps_per_update
     config = config.replace(total_timesteps=4 * each)

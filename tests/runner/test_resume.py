@@ -9,13 +9,7 @@ from purerl.runner.rows import RowFile, by_member, read_rows
 from tests.contracts.test_algorithms import small
 from tests.helpers import StopAfter, slow_but
 
-from .conftest import (
-    NUM_UPDATES,
-    SEGMENT,
-    assert_same_bits,
-    outcome,
-    run_tiny,
-)
+from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, outcome, run_tiny
 from .told import Acts
 
 # The same program trains what is compared, in slow tests as users compile it.

@@ -147,10 +147,7 @@ def test_members_are_identified_by_values_and_seed():
         ({"algorithm": ["pppo"]}, "no algorithm 'pppo'. Did you mean 'ppo'"),
         ({"algorithm": ["dqn"]}, "at algorithm='dqn': total_timesteps must cover"),
         ({"hidden_sizes.0": [3]}, "hidden_sizes has nothing inside"),
-        (
-            {"policy_loss": ["Clip(0.1)"]},
-            "no loss 'Clip'. Did you mean 'ClipDrift'",
-        ),
+        ({"policy_loss": ["Clip(0.1)"]}, "no loss 'Clip'. Did you mean 'ClipDrift'"),
     ],
 )
 def test_bad_points_get_a_sentence_before_anything_is_traced(axes, words):

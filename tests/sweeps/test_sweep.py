@@ -197,12 +197,7 @@ def test_selecting_what_is_not_there(whole):
     assert whole.sel(learning_rate=0.003 * (1 + 1e-9), seed=1).sizes["segment"] == 5
 
 
-def test_scores_are_the_last_evaluation(whole):
-    expected = whole["evaluation_return"].values[:, :, -1].mean(-1)
-    np.testing.assert_allclose(whole.scores().values, expected, rtol=1e-6)
-    worst = whole.best(mode="min")
-    assert worst.score == pytest.approx(float(expected.mean(1).min()))
-    # A loss has its last row.
+def test_the_score_of_a_loss_is_its_last_row(whole):
     losses = whole.scores("policy_loss").values
     np.testing.assert_array_equal(losses, whole["policy_loss"].values[..., -1])
 

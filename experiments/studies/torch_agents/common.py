@@ -84,19 +84,12 @@ def polyak(target: nn.Module, online: nn.Module, tau: float) -> None:
         old.lerp_(new, tau)
 
 
-def differentiate(loss: torch.Tensor, adam: torch.optim.Optimizer) -> None:
-    """Add a loss's gradient to that of an optimiser's parameters, and of no others.
-
-    A policy's loss goes through critics that do not learn from it, and the gradient of
-    their weights would be work for nothing.
-    """
-    loss.backward(inputs=[p for group in adam.param_groups for p in group["params"]])
-
-
 def descend(loss: torch.Tensor, adam: torch.optim.Optimizer) -> None:
     """Take one step of an optimiser down a loss."""
     adam.zero_grad()
-    differentiate(loss, adam)
+    # A policy's loss goes through critics that do not learn from it, and the gradient
+    # of their weights would be work for nothing.
+    loss.backward(inputs=[p for group in adam.param_groups for p in group["params"]])
     adam.step()
 
 
