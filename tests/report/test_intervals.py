@@ -162,10 +162,8 @@ def test_the_table_of_a_run_says_where_its_agents_are_equal():
     run = synthetic.run(3)
     final = run.evaluation["episode_return"]
     final[:] = 500.0
-    assert (
-        printed(run_table(run), 120).splitlines()[-1].strip()
-        == "mean evaluation 500.0 (no spread)"
-    )
+    *_, last = printed(run_table(run), 120).splitlines()
+    assert last.strip() == "mean evaluation 500.0 (no spread)"
     run.evaluation["cut_episodes"][0, -1] = 1
     run.evaluation["episode_length"] = np.full_like(final, 500)
     first, second = run_table(run).caption.splitlines()
