@@ -34,23 +34,17 @@ def folder(tmp_path_factory):
     return out
 
 
-def with_random_networks(saved):
-    """Agents whose memories move a lot: after so short a training actions hardly vary.
+def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
+    import gymnasium
 
-    Large matrices, and biases of 0, which would drown CartPole's small observations.
-    """
-    rng = np.random.default_rng(0)
+    # Agents whose memories move a lot: after so short a training actions hardly vary.
+    # Large matrices, and biases of 0, which would drown CartPole's small observations.
+    saved, rng = load_run(folder), np.random.default_rng(0)
     params = jax.tree.map(
         lambda x: (x.ndim > 2) * rng.normal(0, 3, x.shape).astype(np.float32),
         saved.state.params,
     )
-    return saved._replace(state=saved.state._replace(params=params))
-
-
-def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
-    import gymnasium
-
-    saved = with_random_networks(load_run(folder))
+    saved = saved._replace(state=saved.state._replace(params=params))
     played = purerl.evaluate(saved, episodes=3, gymnasium=True, episode_seed=5)
     env = gymnasium.make("CartPole-v1")
 

@@ -29,7 +29,7 @@ def whole(tiny, axes):
     return search(tiny, axes)
 
 
-def train_alone(config, pieces, length=ROUND):
+def train_alone(config, pieces):
     """One agent at the same W and K through `pieces` of (key data, overrides)."""
     bound = purerl.train.bind(config)
     cohort = None
@@ -37,7 +37,7 @@ def train_alone(config, pieces, length=ROUND):
         keys = jax.random.wrap_key_data(data[None])
         members = Members(keys, jax.tree.map(lambda x: x[None], overrides))
         if cohort is None:
-            cohort = make_cohort(bound, members, LANES, length)
+            cohort = make_cohort(bound, members, LANES, ROUND)
             cohort.init()
         # A copy goes on with a key of its own; all else is its parent's.
         states = cohort.gather()

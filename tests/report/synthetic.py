@@ -36,9 +36,9 @@ def grid(num_seeds: int = 6, segments: int = 40, seed: int = 0) -> xr.Dataset:
     )
 
 
-def random(num_points: int = 40, num_seeds: int = 4, seed: int = 1) -> xr.Dataset:
+def random(num_points: int = 40, num_seeds: int = 4) -> xr.Dataset:
     """Points drawn at random over the same axes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     points: list[dict[str, Any]] = [
         {
             "learning_rate": float(10 ** rng.uniform(-4, -2)),
@@ -51,7 +51,7 @@ def random(num_points: int = 40, num_seeds: int = 4, seed: int = 1) -> xr.Datase
         name: ("point", [point[name] for point in points]) for name in AXES
     }
     coords["seed"] = range(num_seeds)
-    arrays = _members(points, num_seeds, 40, seed)
+    arrays = _members(points, num_seeds, 40, 1)
     return _dataset(arrays, ("point",), coords, "random", list(AXES))
 
 

@@ -157,10 +157,10 @@ def test_ranks_are_those_of_the_last_evaluation():
         chosen_seeds(seeds, None, None)
 
 
-def recorded(lengths, steps=6):
+def recorded(lengths):
     """Episodes whose state is ten times the step, with a return of a half a step."""
-    shape = (len(lengths), steps + 1, len(lengths[0]))
-    at = np.broadcast_to(np.arange(steps + 1)[:, None], shape)
+    shape = (len(lengths), 7, len(lengths[0]))
+    at = np.broadcast_to(np.arange(7)[:, None], shape)
     lengths = np.array(lengths)
     return Recording(Moment(10 * at, 0 * at), 0.5 * at, lengths, lengths < 99)
 

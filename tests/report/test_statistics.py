@@ -253,11 +253,11 @@ def test_a_tie_is_half_a_win_in_the_interval_too():
 # Power
 
 
-def exact_power(number: int, effect: float, significance: float = 0.05) -> float:
-    """Of the two-sided t-test with equal variances, `effect` standard deviations."""
+def exact_power(number: int, effect: float) -> float:
+    """Of the two-sided t-test at 5%, with `effect` standard deviations between."""
     freedom = 2 * number - 2
     shift = effect * np.sqrt(number / 2)
-    edge = stats.t.ppf(1 - significance / 2, freedom)
+    edge = stats.t.ppf(0.975, freedom)
     upper = stats.nct.sf(edge, freedom, shift)
     return upper + stats.nct.cdf(-edge, freedom, shift)
 

@@ -31,28 +31,12 @@ def silent():
         yield
 
 
-def opened(
-    url=None,
-    sampler="tpe",
-    budget=10,
-    seed=0,
-    pruner=None,
-    fitness="final_return",
-    **fields,
-):
+def opened(url=None, sampler="tpe", budget=10, seed=0, **fields):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    options = TuneOptions(
-        config,
-        AXES,
-        trials=budget,
-        seeds=(0, 1),
-        sampler=sampler,
-        pruner=pruner,
-        storage=url,
-        fitness=fitness,
-        seed=seed,
-    )
+    asked = {"trials": budget, "seeds": (0, 1), "sampler": sampler, "pruner": None}
+    asked |= {"storage": url, "fitness": "final_return", "seed": seed}
+    options = TuneOptions(config, AXES, **asked)
     return open_study(space, result.spec(space, options), options, "test")
 
 

@@ -218,19 +218,6 @@ def test_without_evaluations_the_training_return_counts(chain):
     assert scores[8.0] == pytest.approx(4 * scores[2.0]) and scores[2.0] > 0
 
 
-def stopped_at(call, monkeypatch):
-    """Let Ctrl-C come with a report of a trial."""
-    report, calls = Study.report, []
-
-    def counted(self, *args):
-        calls.append(args)
-        if len(calls) == call:
-            os.kill(os.getpid(), signal.SIGINT)
-        return report(self, *args)
-
-    monkeypatch.setattr(Study, "report", counted)
-
-
 @pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize(
     ("pruner", "call", "sampler"),
@@ -249,8 +236,16 @@ def test_a_study_that_was_stopped_has_the_same_trials(
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     options = {"trials": 16, "batch": 4, "sampler": sampler, "pruner": pruner}
     whole = tune(chain, axes, **options)
+    report, calls = Study.report, []
+
+    def counted(self, *args):
+        calls.append(args)
+        if len(calls) == call:
+            os.kill(os.getpid(), signal.SIGINT)
+        return report(self, *args)
+
     with monkeypatch.context() as patched:
-        stopped_at(call, patched)
+        patched.setattr(Study, "report", counted)
         stopped = tune(chain, axes, out=tmp_path, **options)
     resumed = tune(chain, axes, out=tmp_path, **options)
     assert not stopped.finished and resumed.finished
@@ -272,14 +267,6 @@ WORKER = """
     result = tune(config, axes, out=sys.argv[1], trials=int(sys.argv[3]))
     print(result.summary["trained_trials"])
 """
-
-
-def start_worker(out, trials):
-    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(out)]
-    cache = jax.config.jax_compilation_cache_dir
-    return subprocess.Popen(
-        [*command, cache, str(trials)], stdout=subprocess.PIPE, text=True
-    )
 
 
 def states(out):
@@ -320,7 +307,10 @@ def test_a_waiting_trial_is_taken_by_one_worker(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_two_workers_share_the_budget(tmp_path):
     out = tmp_path / "study"
-    workers = [start_worker(out, 12) for _ in range(2)]
+    cache = jax.config.jax_compilation_cache_dir
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(out), cache, "12"]
+    pipes = {"stdout": subprocess.PIPE, "text": True}
+    workers = [subprocess.Popen(command, **pipes) for _ in range(2)]
     trained = [int(worker.communicate(timeout=180)[0]) for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     found = states(out)
