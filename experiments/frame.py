@@ -253,10 +253,7 @@ def is_same(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 
 
 def part(
-    path: Path,
-    make: Callable[[], Any],
-    settings: Mapping[str, Any],
-    name: str = "",
+    path: Path, make: Callable[[], Any], settings: Mapping[str, Any], name: str = ""
 ) -> tuple[dict[str, Any], bool]:
     """Do a piece of work, unless it was done before with the same settings.
 

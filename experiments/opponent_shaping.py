@@ -107,10 +107,7 @@ def play(
     players: dict[str, tuple[Any, Any]] = {
         SHAPED: (shaped, states),
         NAIVE: (lambda _, key: naive_lifetime(game, key), blocks),
-        STUBBORN: (
-            lambda _, key: constant_lifetime(game, ALWAYS_SECOND, key),
-            blocks,
-        ),
+        STUBBORN: (lambda _, key: constant_lifetime(game, ALWAYS_SECOND, key), blocks),
     }
     return {
         name: jax.device_get(over_lifetimes(one)(agents, keys))

@@ -63,10 +63,7 @@ class Day(NamedTuple):
 
 
 def contend(
-    day: Day,
-    row: dict[str, Any],
-    prepare: Prepare,
-    stack: ExitStack | None = None,
+    day: Day, row: dict[str, Any], prepare: Prepare, stack: ExitStack | None = None
 ) -> None:
     """Prepare a contender, run it some times, and add its row, or why there is none.
 

@@ -115,10 +115,7 @@ def measure_one(asked: bench.Asked) -> list[bench.Row]:
     return pairs(runs, config.total_timesteps, names, note)
 
 
-SECTIONS = {
-    "many": measure_many,
-    "one": measure_one,
-}
+SECTIONS = {"many": measure_many, "one": measure_one}
 
 
 def main() -> None:
