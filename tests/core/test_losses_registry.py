@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -52,10 +53,8 @@ class Sum:
 
 @pytest.fixture(autouse=True)
 def registry():
-    before = dict(losses.LOSSES)
-    yield losses.LOSSES
-    losses.LOSSES.clear()
-    losses.LOSSES.update(before)
+    with patch.dict(losses.LOSSES):
+        yield losses.LOSSES
 
 
 def through_yaml(config, tmp_path):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
 from purerl.networks.torsos import MLP
 from tests import nets
-from tests.helpers import slow_but
+from tests.helpers import assert_same_bits, slow_but
 
 STEPS, ENVS, OBS, SIZE = 9, 3, 2, 4
 MEMORIES = {
@@ -71,11 +72,7 @@ def sequence(request):
     return Sequence(MEMORIES[request.param])
 
 
-def close(one, other, atol=2e-6):
-    def check(x, y):
-        np.testing.assert_allclose(x, y, rtol=2e-5, atol=atol)
-
-    jax.tree.map(check, one, other)
+close = partial(chex.assert_trees_all_close, rtol=2e-5, atol=2e-6)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -138,16 +135,14 @@ def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
     np.testing.assert_array_equal(one[3:, 0], other[3:, 0])
     np.testing.assert_array_equal(one[:, 1], other[:, 1])
     np.testing.assert_array_equal(one[8, 2], other[8, 2])
-    for x, y in zip(last, other_last, strict=True):
-        np.testing.assert_array_equal(x, y)  # every environment had a reset
+    assert_same_bits(last, other_last)  # every environment had a reset
     assert (one[:3, 0] != other[:3, 0]).any(-1).all()
     assert (one[:8, 2] != other[:8, 2]).any(-1)[0]
     # It is the memory of a fresh start, in what is carried on too.
     blank = sequence.kind.blank((ENVS,))
     fresh, fresh_last = outputs_and_last(sequence.obs[4:], blank, FIRST[4:])
     close(other[4:, 0], fresh[:, 0])
-    for x, y in zip(other_last, fresh_last, strict=True):
-        close(x[0], y[0])
+    close(*jax.tree.map(lambda x: x[0], (other_last, fresh_last)))
 
 
 # The linear recurrent unit

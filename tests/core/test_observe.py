@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.acting.policy import RecurrentPolicy
+from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.config import ConfigError
 from purerl.envs.spaces import Box, Dict, Discrete
 from purerl.networks.observe import completed, to_features
+from purerl.types import Algorithm, Recurrence
 from tests.contracts.test_algorithms import small
 from tests.helpers import tiny_config
 
@@ -85,3 +86,36 @@ def test_a_policy_with_a_memory_takes_a_number_of_episodes_and_refuses_a_key():
     for key in (KEY, jax.random.PRNGKey(0)):
         with pytest.raises(ConfigError, match="begin with memory = policy"):
             policy(np.zeros(4), key)
+
+
+def remembering():
+    """An algorithm that adds up what it saw; its state is a factor."""
+
+    def act(state, obs, memory, key=None):
+        del key
+        memory = memory + obs[..., 0]
+        return (state * memory > 0).astype(jnp.int32), memory
+
+    def refuse(*args):
+        raise AssertionError("acted without its memory")
+
+    recurrence = Recurrence(lambda shape: jnp.zeros(shape), act)
+    return Algorithm(lambda key: key, lambda state: (state, {}), refuse, recurrence)
+
+
+def test_a_policy_with_a_memory_goes_its_way_step_by_step():
+    algorithm = remembering()
+    assert recurrence_of(algorithm) is algorithm.recurrence
+    policy = RecurrentPolicy(algorithm.recurrence, 2.0, remembering)
+    memory = policy.init()
+    observations, expected = [1.0, -3.0, 1.0, 2.0], [1, 0, 0, 1]  # sums 1 -2 -1 1
+    for obs, action in zip(observations, expected, strict=True):
+        acted, memory = policy(np.array([obs]), memory)
+        assert acted == action
+    assert policy.restart(memory, True) == 0
+    assert policy.restart(memory, False) == memory == 1
+
+    batch = policy.init((3,))
+    _, batch = policy(np.array([[1.0], [2.0], [3.0]]), batch)
+    kept = policy.restart(batch, np.array([False, True, False]))
+    np.testing.assert_array_equal(kept, [1.0, 0.0, 3.0])

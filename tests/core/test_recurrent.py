@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -46,21 +47,16 @@ def test_a_step_is_that_of_flaxs_cell(kind, sequence):
     module, params = made(kind)
     obs, hidden, _ = sequence
     layers, gates = params["params"], "rzn" if kind is GRU else "ifgo"
+
     # Flax's cell has one matrix for each gate and side.
-    kernels, biases, recurrent = (
-        np.split(np.asarray(x), len(gates), axis=-1)
-        for x in (
-            layers["inputs"]["kernel"],
-            layers["inputs"]["bias"],
-            layers["recurrent"],
-        )
-    )
-    cell = {f"i{name}": {"kernel": x} for name, x in zip(gates, kernels, strict=True)}
-    cell |= {
-        f"h{name}": {"kernel": x} for name, x in zip(gates, recurrent, strict=True)
-    }
+    def parted(x):
+        return zip(gates, np.split(np.asarray(x), len(gates), axis=-1), strict=True)
+
+    inputs = layers["inputs"]
+    cell = {f"i{name}": {"kernel": x} for name, x in parted(inputs["kernel"])}
+    cell |= {f"h{name}": {"kernel": x} for name, x in parted(layers["recurrent"])}
     side = "i" if kind is GRU else "h"
-    for name, bias in zip(gates, biases, strict=True):
+    for name, bias in parted(inputs["bias"]):
         cell[side + name]["bias"] = bias
     embedded = networks.MLP((EMBED,), "relu").apply({"params": layers["torso"]}, obs[0])
     if kind is GRU:
@@ -72,8 +68,7 @@ def test_a_step_is_that_of_flaxs_cell(kind, sequence):
     expected, _ = flax_cell.apply({"params": cell}, carry, embedded)
     found: Any = jax.jit(module.apply)(params, obs[0], memory)
     found = found if kind is GRU else (found.cell, found.hidden)
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -109,11 +104,7 @@ def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, sequence)
 
     known, plain = slopes("cpu")
     found, short = slopes("cuda")
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5),
-        found,
-        known,
-    )
+    chex.assert_trees_all_close(found, known, rtol=2e-4, atol=1e-5)
     # Where an episode begins, nothing passes to what was before it.
     np.testing.assert_array_equal(jax.tree.leaves(found[1][2])[0][1], np.zeros(SIZE))
 

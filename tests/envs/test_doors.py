@@ -12,13 +12,7 @@ KEY = jax.random.key(0)
 
 
 def _state(agent, goal, time=0):
-    as_int = lambda pair: jnp.asarray(pair, jnp.int32)  # noqa: E731 - local shorthand
-    return DoorsState(jnp.int32(time), as_int(agent), as_int(goal))
-
-
-def _step(env, agent, goal, action, time=0, params=None):
-    params = env.default_params if params is None else params
-    return env.step_env(KEY, _state(agent, goal, time), jnp.int32(action), params)
+    return DoorsState(*(jnp.asarray(x, jnp.int32) for x in (time, agent, goal)))
 
 
 def test_the_published_optimum():
@@ -48,8 +42,8 @@ def test_agent_and_goal_columns_are_independent():
     ("action", "to"), [(RIGHT, (9, 6)), (DOWN, (10, 5)), (LEFT, (9, 4)), (UP, (8, 5))]
 )
 def test_moves_and_their_reward(action, to):
-    twice = DoorsParams(60, 2.0)
-    _, state, reward, _, _ = _step(Doors(), (9, 5), (0, 8), action, params=twice)
+    before, twice = _state((9, 5), (0, 8)), DoorsParams(60, 2.0)
+    _, state, reward, *_ = Doors().step_env(KEY, before, jnp.int32(action), twice)
     assert tuple(np.asarray(state.agent)) == to
     progress = np.hypot(9, 3) - np.hypot(to[0], to[1] - 8)
     assert float(reward) == pytest.approx(2 * progress, abs=1e-5)

@@ -1,5 +1,6 @@
 import threading
 import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -110,32 +111,27 @@ def test_blocks_come_back_in_order_and_workers_run_side_by_side():
     assert {index for index, _ in results} == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("members", "lanes"),
-    [(1, 1), (2, 1), (3, 2), (10, 5), (16, 8), (17, 5), (34, 6), (10_000, 8)],
-)
-def test_default_lanes_on_two_cpu_workers(members, lanes):
-    device = jax.devices()[0]
-    assert default_lanes(members, [Worker(device, 0), Worker(device, 1)]) == lanes
+ON_TWO_CPUS = [(1, 1), (2, 1), (3, 2), (10, 5), (16, 8), (17, 5), (34, 6), (10_000, 8)]
 
 
 @pytest.mark.parametrize(
-    ("members", "gpus", "lanes"),
+    ("platform", "devices", "members", "lanes"),
     [
-        (1, 1, 1),
-        (100, 1, 128),
-        (1_024, 1, 1_024),
-        (1_025, 1, 1_280),  # a multiple of 256, and not 2,048
-        (2_048, 1, 2_048),  # one call
-        (2_048, 8, 256),
-        (16_384, 1, 16_384),
-        (16_385, 1, 8_448),  # two blocks alike
-        (1_000_000, 4, 15_872),  # 16 blocks each: 250,000 / 16 is 15,625
+        *(("cpu", 2, *row) for row in ON_TWO_CPUS),
+        ("cuda", 1, 1, 1),
+        ("cuda", 1, 100, 128),
+        ("cuda", 1, 1_024, 1_024),
+        ("cuda", 1, 1_025, 1_280),  # a multiple of 256, and not 2,048
+        ("cuda", 1, 2_048, 2_048),  # one call
+        ("cuda", 8, 2_048, 256),
+        ("cuda", 1, 16_384, 16_384),
+        ("cuda", 1, 16_385, 8_448),  # two blocks alike
+        ("cuda", 4, 1_000_000, 15_872),  # 16 blocks each: 250,000 / 16 is 15,625
     ],
 )
-def test_default_lanes_on_accelerators(members, gpus, lanes):
-    devices = [types.SimpleNamespace(platform="cuda") for _ in range(gpus)]
-    workers = [Worker(device, i) for i, device in enumerate(devices)]
+def test_default_lanes(platform, devices, members, lanes):
+    device: Any = types.SimpleNamespace(platform=platform)
+    workers = [Worker(device, i) for i in range(devices)]
     assert default_lanes(members, workers) == lanes
 
 

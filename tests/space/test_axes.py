@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.config import ConfigError
+from purerl.config import TASK_FIELDS, ConfigError
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
 from purerl.space.axes import (
@@ -19,7 +19,13 @@ from purerl.space.axes import (
     read_axis,
     to_dict,
 )
-from purerl.space.points import for_fields
+from purerl.space.points import (
+    config_at,
+    for_fields,
+    resolve_point,
+    with_algorithm,
+)
+from purerl.train import bind
 from tests.helpers import tiny_config
 
 INSIDE = {
@@ -179,6 +185,7 @@ def test_axes_of_a_random_design_are_independent():
         ("hidden_sizes=(64,64),(8,)", ("hidden_sizes", [(64, 64), (8,)])),
         ("env=CartPole-v1,Doors-v0", ("env", ["CartPole-v1", "Doors-v0"])),
         ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
+        ("a=geomspace(1e-4,1e-2,3)", ("a", pytest.approx([1e-4, 1e-3, 1e-2]))),
         ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
         ("n=7", ("n", [7])),
         ("n=Clip(0.1),DPO(2.0, 0.6)", ("n", ["Clip(0.1)", "DPO(2.0, 0.6)"])),
@@ -186,12 +193,6 @@ def test_axes_of_a_random_design_are_independent():
 )
 def test_axes_as_the_command_line_writes_them(text, axis):
     assert parse_axis(text) == axis
-
-
-def test_geomspace_is_even_in_the_logarithm():
-    name, values = parse_axis("learning_rate=geomspace(1e-4,1e-2,3)")
-    assert name == "learning_rate"
-    np.testing.assert_allclose(values, [1e-4, 1e-3, 1e-2])
 
 
 @pytest.mark.parametrize(
@@ -221,3 +222,46 @@ def test_geomspace_is_even_in_the_logarithm():
 def test_bad_axes_get_a_sentence(call, words):
     with pytest.raises(ConfigError, match=words):
         call()
+
+
+# Points
+
+
+def test_another_algorithm_takes_over_what_was_set():
+    config = tiny_config(gamma=0.9)
+    other = with_algorithm(config, "dqn")
+    assert isinstance(other, purerl.DQNConfig)
+    assert (other.gamma, other.total_timesteps) == (0.9, 640)
+    assert other.hidden_sizes == (8,)
+    # What is PPO's default stays DQN's default.
+    assert other.num_envs == 2 and other.activation == "relu" != config.activation
+
+
+@pytest.mark.parametrize("cls", [purerl.PPOConfig, purerl.SACConfig, purerl.DQNConfig])
+def test_another_algorithm_has_the_same_task_also_where_it_is_the_default(cls):
+    """PPO's default environment is CartPole-v1, and SAC's Pendulum-v1."""
+    config = cls(num_envs=cls().num_envs)
+    for name in ("ppo", "sac", "plr", "bandit", "tabular"):
+        other = with_algorithm(config, name)
+        for field in TASK_FIELDS:
+            expected = getattr(config, field)
+            if (name, field) == ("plr", "env_wrappers"):
+                expected = ("RandomLevels",)  # It cannot train without.
+            assert getattr(other, field) == expected, (name, field)
+    bind(with_algorithm(purerl.PPOConfig(env="Maze-v0", total_timesteps=5e6), "plr"))
+    point = config_at(purerl.SACConfig(env="Pendulum-v1"), {"algorithm": "ppo"})
+    assert isinstance(point, purerl.PPOConfig) and point.env == "Pendulum-v1"
+    assert point.learning_rate == purerl.PPOConfig().learning_rate
+
+
+def test_a_point_is_a_config():
+    point = {"num_envs": 4, "learning_rate": 0.1, "algorithm": "vpg"}
+    config, overrides = resolve_point(tiny_config(), point)
+    assert isinstance(config, purerl.VPGConfig) and config.num_envs == 4
+    assert overrides == {"learning_rate": 0.1}
+    assert config_at(tiny_config(), point) == config.replace(learning_rate=0.1)
+
+
+def test_the_task_of_a_folder_read_without_modules_is_the_config_of_every_point():
+    task = purerl.config.TrainConfig(total_timesteps=640)
+    assert config_at(task, {"extra_loss.coef": 0.1}) is task
