@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import json
 import os
 import textwrap
 from pathlib import Path
@@ -270,7 +271,9 @@ def test_a_registered_factory_is_given_lists_and_dicts():
 
     envs.register("test/nested", factory)
     config = tiny_config(env="test/nested", env_kwargs=NESTED)
-    again = purerl.serialise.from_dict(purerl.serialise.to_dict(config))
+    values = purerl.serialise.to_dict(config)
+    assert values["env_kwargs"] == NESTED and isinstance(hash(config.env_kwargs), int)
+    again = purerl.serialise.from_dict(json.loads(json.dumps(values)))
     assert again == config
     for each in (config, again, config):
         assert purerl.resolve(each).env_kwargs == config.env_kwargs

@@ -102,7 +102,7 @@ def test_the_previous_action_and_reward_are_a_key_of_their_own():
 
 
 class Odd(CartPole):
-    """CartPole with a further entry in its observation."""
+    """CartPole with a further entry in its space of observations, which is all read."""
 
     def __init__(self, key, space):
         self.key, self.space = key, space
@@ -110,11 +110,6 @@ class Odd(CartPole):
     def observation_space(self, params=None):
         cart = super().observation_space(params)
         return Dict({"cart": cart, self.key: self.space})
-
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        more = jnp.zeros(self.space.shape, self.space.dtype)
-        return {"cart": obs, self.key: more}, state
 
 
 @pytest.mark.parametrize(

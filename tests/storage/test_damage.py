@@ -136,13 +136,13 @@ def faults(whole, part, number, out, capsys):
     before, found = snapshot(out), []
 
     def tried(reader, read):
-        """What it returns, and whether a damaged file is named; or its fault."""
+        """What it returns and says, and whether that names a damaged file."""
         try:
             value, text = outcome(read, capsys)
         except Exception as error:
             found.append((reader, "raw", repr(error)[:200]))
-            return None, True
-        return value, names(text, out, paths)
+            return None, "", True
+        return value, text[:200], names(text, out, paths)
 
     readers = {
         "load": (lambda: contents(kind, purerl.load(out)), right),
@@ -151,8 +151,7 @@ def faults(whole, part, number, out, capsys):
     commands = {
         "report": number % 5 == 0,
         "evaluate": number % 10 == 0 and kind == "run",
-        "plot": number % 10 == 5
-        and kind in ("run", "sweep", "evolution", "comparison"),
+        "plot": number % 10 == 5 and kind not in ("pbt", "halving", "tune"),
     }
     for command in (name for name, is_due in commands.items() if is_due):
         place = {"report": "page.html", "plot": "picture.png"}.get(command)
@@ -160,21 +159,21 @@ def faults(whole, part, number, out, capsys):
         words += ["--out", str(out.parent / place)] if place else []
         readers[command] = (lambda words=words: main(words)), 0
     for reader, (read, wanted) in readers.items():
-        value, is_named = tried(reader, read)
+        value, text, is_named = tried(reader, read)
         if value != wanted and not is_named:
-            found.append((reader, "silent"))
+            found.append((reader, "silent", text))
     if snapshot(out) != before:
         found.append(("a reader wrote",))
     if number % 3 == 0:
-        value, is_named = tried("goes on", lambda: WRITE[kind](out))
+        value, text, is_named = tried("goes on", lambda: WRITE[kind](out))
         after = snapshot(out)
         if value is not None:
-            again, _ = tried("goes on", lambda: contents(kind, purerl.load(out)))
-            is_named = is_named or again == right
+            again, *_ = tried("goes on", lambda: contents(kind, purerl.load(out)))
+            is_named = again is not None and (is_named or again == right)
         elif changed := [str(n) for n in before if after.get(n) != before[n]]:
             found.append(("goes on", "overwritten", changed))
         if not is_named:
-            found.append(("goes on", "silent"))
+            found.append(("goes on", "silent", text))
     shutil.rmtree(out)
     return [(number, how, [*map(str, paths)], *fault) for fault in found]
 
