@@ -232,13 +232,13 @@ def test_an_override_reaches_inside_a_whole_parameter_structure():
     assert new.env_params == params.replace(length=0.7)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"policy_loss": losses.ClipDrift(0.3), "policy_loss.clip_eps": 0.1},
-        {"env_params.gravity": 5.0, "env_params": {"length": 0.7}},
-    ],
-)
+INSIDE = [
+    {"policy_loss": losses.ClipDrift(0.3), "policy_loss.clip_eps": 0.1},
+    {"env_params.gravity": 5.0, "env_params": {"length": 0.7}},
+]
+
+
+@pytest.mark.parametrize("overrides", INSIDE)
 def test_an_override_inside_another_is_refused(overrides):
     # jax.jit sorts names, so that what holds would depend on who calls.
     with pytest.raises(ConfigError, match="which is inside it"):
@@ -261,26 +261,20 @@ def test_an_override_of_none_trains_as_the_config_with_none():
     assert str(found) == str(expected) != str(clipped)
 
 
-ROUND_TRIPS = {
-    "everything plain": PPO(
+def test_a_config_survives_dict_and_yaml(tmp_path):
+    config = PPO(
         env="probe/chain",
         env_kwargs={"length": 7},
         env_params={"reward": 2.0, "max_steps_in_episode": 4},
         total_timesteps=4096,
         hidden_sizes=(8, 4),
-        learning_rate=1e-3,
+        learning_rate=np.float32(0.1),
+        gamma=jnp.float32(0.9),
         policy="categorical",
         normalize_rewards=True,
         policy_loss=losses.DPODrift(1.5, 0.5),
         value_loss=losses.HuberError(2.0),
-    ),
-    "array numbers": PPO(learning_rate=np.float32(0.1), gamma=jnp.float32(0.9)),
-}
-
-
-@pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_a_config_survives_dict_and_yaml(name, tmp_path):
-    config = ROUND_TRIPS[name]
+    )
     plain = serialise.to_dict(config)
     assert plain["algorithm"] == "ppo"
     assert serialise.from_dict(plain) == config
@@ -315,21 +309,21 @@ def test_a_yaml_that_a_person_wrote_is_understood(tmp_path):
     purerl.make_train(config)
 
 
-@pytest.mark.parametrize(
-    ("fields", "updates", "after"),
-    [
-        # 10 updates of 40 steps in 10 + 2 sequential ones; an evaluation takes 2 * 10
-        # steps in 10 sequential ones. So share s affords s * 400/20 = 20 s evaluations
-        # by steps and s * 120/10 = 12 s by sequence: the smaller counts.
-        ({"eval_share": 1.0}, 10, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
-        ({"eval_share": 0.2}, 10, (5, 10)),
-        ({"eval_share": 0.0}, 10, (10,)),  # the last one always stays
-        ({"num_evaluations": 0}, 10, ()),
-        ({"eval_share": 1.0, "num_evaluations": 3}, 10, (3, 7, 10)),
-        # 459 steps are 11 whole updates.
-        ({"eval_share": 0.2, "total_timesteps": 459}, 11, (6, 11)),
-    ],
-)
+PLANS = [
+    # 10 updates of 40 steps in 10 + 2 sequential ones; an evaluation takes 2 * 10
+    # steps in 10 sequential ones. So share s affords s * 400/20 = 20 s evaluations
+    # by steps and s * 120/10 = 12 s by sequence: the smaller counts.
+    ({"eval_share": 1.0}, 10, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
+    ({"eval_share": 0.2}, 10, (5, 10)),
+    ({"eval_share": 0.0}, 10, (10,)),  # the last one always stays
+    ({"num_evaluations": 0}, 10, ()),
+    ({"eval_share": 1.0, "num_evaluations": 3}, 10, (3, 7, 10)),
+    # 459 steps are 11 whole updates.
+    ({"eval_share": 0.2, "total_timesteps": 459}, 11, (6, 11)),
+]
+
+
+@pytest.mark.parametrize(("fields", "updates", "after"), PLANS)
 def test_the_plan_of_updates_and_evaluations(fields, updates, after):
     config = tiny_config(num_envs=4, num_steps=10, num_epochs=1, eval_max_steps=10)
     changes = {"total_timesteps": 400, "num_evaluations": 20, **fields}
@@ -355,19 +349,19 @@ def test_the_longest_evaluation_episode_is_the_time_limit():
 LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647"
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        *(
-            ({"max_steps_in_episode": x}, LIMIT)
-            for x in (INF, "1e12", 2**31, 0, Uniform(0, 100), Uniform(9, 1e12))
-        ),
-        (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT),
-        ({"max_steps_in_episode": 1.5}, "must be a whole number.* got 1.5"),
-        ({"length": None}, "length must be a number"),
-        ({"length": schedules.Linear(0.2, 1.0)}, "length must be a number or a dist"),
-    ],
-)
+BAD_NUMBERS = [
+    *(
+        ({"max_steps_in_episode": x}, LIMIT)
+        for x in (INF, "1e12", 2**31, 0, Uniform(0, 100), Uniform(9, 1e12))
+    ),
+    (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT),
+    ({"max_steps_in_episode": 1.5}, "must be a whole number.* got 1.5"),
+    ({"length": None}, "length must be a number"),
+    ({"length": schedules.Linear(0.2, 1.0)}, "length must be a number or a dist"),
+]
+
+
+@pytest.mark.parametrize(("values", "words"), BAD_NUMBERS)
 def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
     with pytest.raises(ConfigError, match=f"env_params of CartPole-v1: .*{words}"):
         purerl.resolve(PPO(env_params=values))

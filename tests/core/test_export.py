@@ -174,12 +174,13 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     assert not (own / "sampled_policy.stablehlo").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "README.md").write_text("mine")
-    with pytest.raises(purerl.ConfigError, match="has files of something else"):
-        purerl.export_policy(config, state, tmp_path / "mine", batch=1)
-    with pytest.raises(purerl.ConfigError, match="is a file"):
-        purerl.export_policy(config, state, tmp_path / "mine" / "README.md", batch=1)
-    with pytest.raises(purerl.ConfigError, match=r"such as result\.state"):
-        purerl.export_policy(config, (state,), own)
+    for given, folder, words in (
+        (state, tmp_path / "mine", "has files of something else"),
+        (state, tmp_path / "mine" / "README.md", "is a file"),
+        ((state,), own, r"such as result\.state"),
+    ):
+        with pytest.raises(purerl.ConfigError, match=words):
+            purerl.export_policy(config, given, folder, batch=1)
 
 
 # As ONNX

@@ -54,19 +54,19 @@ def gram_error(scale, shape, seeds):
     return np.asarray(error(jax.random.split(jax.random.key(0), seeds)))
 
 
-@pytest.mark.parametrize(
-    ("shape", "seeds"),
-    [
-        ((64, 4), 50),  # tall
-        ((4, 64), 50),  # wide
-        # square: the worst conditioned
-        pytest.param((64, 64), 200, marks=pytest.mark.slow),
-        ((3, 3, 4, 16), 50),  # convolution: 36 rows
-        ((3, 3, 1, 16), 50),  # convolution: 9 rows
-        ((5, 1), 20),
-        ((1, 1), 20),
-    ],
-)
+SHAPES = [
+    ((64, 4), 50),  # tall
+    ((4, 64), 50),  # wide
+    # square: the worst conditioned
+    pytest.param((64, 64), 200, marks=pytest.mark.slow),
+    ((3, 3, 4, 16), 50),  # convolution: 36 rows
+    ((3, 3, 1, 16), 50),  # convolution: 9 rows
+    ((5, 1), 20),
+    ((1, 1), 20),
+]
+
+
+@pytest.mark.parametrize(("shape", "seeds"), SHAPES)
 def test_rows_or_columns_are_orthonormal_times_the_scale(shape, seeds):
     scale = np.sqrt(2.0)
     assert gram_error(scale, shape, seeds).max() < 2e-5
@@ -293,20 +293,20 @@ def test_the_networks_have_the_published_numbers_of_parameters():
     assert count(make_torso("impala", ATARI, (8,), "tanh")) == 1_089_232
 
 
-@pytest.mark.parametrize(
-    ("lead", "shape", "size", "stride", "padding"),
-    [
-        ((), (10, 10, 4), 3, 1, "VALID"),
-        ((3,), (10, 10, 4), 3, 1, "VALID"),
-        ((), (5, 7, 2), 3, 1, "SAME"),
-        ((), (6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
-        ((), (12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
-        ((), (12, 9, 3), 4, 2, "SAME"),
-        ((3,), (12, 9, 3), 4, 2, "SAME"),
-        ((), (9, 8, 2), 8, 4, "VALID"),
-        ((3,), (3, 3, 2), 1, 2, "SAME"),
-    ],
-)
+CONVOLUTIONS = [
+    ((), (10, 10, 4), 3, 1, "VALID"),
+    ((3,), (10, 10, 4), 3, 1, "VALID"),
+    ((), (5, 7, 2), 3, 1, "SAME"),
+    ((), (6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
+    ((), (12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
+    ((), (12, 9, 3), 4, 2, "SAME"),
+    ((3,), (12, 9, 3), 4, 2, "SAME"),
+    ((), (9, 8, 2), 8, 4, "VALID"),
+    ((3,), (3, 3, 2), 1, 2, "SAME"),
+]
+
+
+@pytest.mark.parametrize(("lead", "shape", "size", "stride", "padding"), CONVOLUTIONS)
 def test_convolutions_and_their_gradients_are_flaxs(lead, shape, size, stride, padding):
     """Of one agent, and of several in a `vmap`."""
     theirs = nn.Conv(5, (size, size), stride, padding)

@@ -163,14 +163,14 @@ KEY = jax.random.key(0)
 BYTES = jnp.array([0, 51, 255], jnp.uint8).reshape(1, 1, 3)
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        Box(0, 255, (1, 1, 3), np.float32),  # in its own units
-        Box(0, 1, (1, 1, 3), np.uint8),  # planes of zeros and ones
-        Box(0, 255, (3,), np.uint8),  # no image
-    ],
-)
+NO_PICTURES = [
+    Box(0, 255, (1, 1, 3), np.float32),  # in its own units
+    Box(0, 1, (1, 1, 3), np.uint8),  # planes of zeros and ones
+    Box(0, 255, (3,), np.uint8),  # no image
+]
+
+
+@pytest.mark.parametrize("space", NO_PICTURES)
 def test_other_numbers_stay_as_they_are(space):
     obs = BYTES.astype(space.dtype).reshape(space.shape)
     np.testing.assert_array_equal(to_features(space, obs), obs)
@@ -179,17 +179,17 @@ def test_other_numbers_stay_as_they_are(space):
 PARTS = Dict({"a": Box(-1, 1, (4,)), "b": Discrete(3)})
 
 
-@pytest.mark.parametrize(
-    ("space", "obs", "words"),
-    [
-        (Box(-1, 1, (4,)), np.zeros(3), r"shape \(4,\), or axes .*, got \(3,\)"),
-        (Box(-1, 1, (4,)), 0.0, r"shape \(4,\), .*, got \(\)"),
-        (Box(-1, 1, (4,)), np.zeros((4, 2)), r"got \(4, 2\)"),
-        (Box(-1, 1, (4,)), [[1.0, 2.0], [3.0]], "got list"),
-        (Box(-1, 1, (4,)), {"a": np.zeros(4)}, "got dict"),
-        (PARTS, {"a": np.zeros((5, 3)), "b": np.zeros(5, int)}, r"at 'a'.*\(5, 3\)"),
-    ],
-)
+MISSHAPEN = [
+    (Box(-1, 1, (4,)), np.zeros(3), r"shape \(4,\), or axes .*, got \(3,\)"),
+    (Box(-1, 1, (4,)), 0.0, r"shape \(4,\), .*, got \(\)"),
+    (Box(-1, 1, (4,)), np.zeros((4, 2)), r"got \(4, 2\)"),
+    (Box(-1, 1, (4,)), [[1.0, 2.0], [3.0]], "got list"),
+    (Box(-1, 1, (4,)), {"a": np.zeros(4)}, "got dict"),
+    (PARTS, {"a": np.zeros((5, 3)), "b": np.zeros(5, int)}, r"at 'a'.*\(5, 3\)"),
+]
+
+
+@pytest.mark.parametrize(("space", "obs", "words"), MISSHAPEN)
 def test_an_observation_of_another_shape_is_refused(space, obs, words):
     with pytest.raises(ConfigError, match=words):
         completed(space, obs, ())

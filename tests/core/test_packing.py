@@ -62,14 +62,14 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
         assert len(loop.outvars) - num_carried(loop) == arrays
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
-        pytest.param("ppo", {}, marks=pytest.mark.slow),
-        pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
-    ],
-)
+RUNS = [
+    ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
+    pytest.param("ppo", {}, marks=pytest.mark.slow),
+    pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), RUNS)
 def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(name, changes):
     config = small(name, num_evaluations=1, **changes)
     keys = jax.vmap(jax.random.key)(np.arange(2))

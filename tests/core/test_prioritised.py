@@ -98,20 +98,20 @@ def test_priority_is_the_power_of_the_error():
     np.testing.assert_allclose(leaves(after, 3), [2, 1, 3], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("capacity", "num", "margin"),
-    [
-        (10, 2, 0),
-        (10, 2, 4),
-        (11, 2, 4),  # Not a multiple.
-        (11, 3, 6),
-        (16, 8, 4),  # Several steps a round: num > margin.
-        (9, 3, 6),
-        (7, 3, 6),  # Rounds replace items before they are complete.
-        (8, 8, 4),  # A round fills the buffer.
-        (5, 1, 4),
-    ],
-)
+WINDOWS = [
+    (10, 2, 0),
+    (10, 2, 4),
+    (11, 2, 4),  # Not a multiple.
+    (11, 3, 6),
+    (16, 8, 4),  # Several steps a round: num > margin.
+    (9, 3, 6),
+    (7, 3, 6),  # Rounds replace items before they are complete.
+    (8, 8, 4),  # A round fills the buffer.
+    (5, 1, 4),
+]
+
+
+@pytest.mark.parametrize(("capacity", "num", "margin"), WINDOWS)
 def test_only_items_whose_window_is_complete_can_be_drawn(capacity, num, margin):
     priorities = empty(capacity)
     for added in range(0, 5 * capacity, num):

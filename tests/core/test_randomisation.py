@@ -18,6 +18,7 @@ from purerl.envs.cartpole import CartPole
 from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, LogUniform, Uniform
+from tests.envs.episodes import played
 from tests.helpers import assert_same_bits, tiny_config
 
 DRAWS = 4_000
@@ -62,19 +63,13 @@ def test_numbers_stay_within_an_episode_and_change_with_the_next_one(per):
     env = resolve_env(config)
     params = bind_params(env, config.env_params)
 
-    @jax.jit
-    @jax.vmap
-    def play(key):
-        def body(state, key):
-            before = drawn_params(state)
-            _, state, _, *flags, _ = env.step(key, state, jnp.int32(1), params)
-            return state, (before, drawn_params(state), flags[0] | flags[1])
-
-        state = env.reset(key, params)[1]
-        return jax.lax.scan(body, state, jax.random.split(key, 60))[1]
-
-    before, after, ends = play(jax.random.split(jax.random.key(0), 32))
-    before, after = (jax.tree.map(np.asarray, x) for x in (before, after))
+    actions = jnp.ones(60, jnp.int32)
+    play = jax.jit(jax.vmap(lambda key: played(env, params, key, 60, actions)))
+    (_, first), steps = play(jax.random.split(jax.random.key(0), 32))
+    ends = np.asarray(steps.terminated | steps.truncated)
+    after = jax.tree.map(np.asarray, drawn_params(steps.state))
+    begun = drawn_params(first)
+    before = {n: np.c_[begun[n], x[:, :-1]] for n, x in after.items()}
     assert ends.sum(1).min() >= 4
     # Environments differ, and rows never mix.
     assert len(np.unique(before["gravity"][:, 0])) == 32
@@ -154,8 +149,7 @@ def test_vmapped_ranges_are_each_of_them():
 def test_evaluations_draw_for_every_episode():
     """Episodes of one step whose return is the number that was drawn."""
     config = tiny_config(
-        env="probe/constant-reward",
-        env_params={"reward": Uniform(1.0, 3.0)},
+        env="probe/constant-reward", env_params={"reward": Uniform(1.0, 3.0)}
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     returns = np.asarray(result.evaluation["episode_return"])
@@ -203,17 +197,17 @@ def test_distributions_and_tables_are_written_and_read_back(tmp_path):
     assert read == {"length": Uniform(0.4, 0.6), "gravity": Choice((9, 12))}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
-        ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
-        ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
-        ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
-        ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
-        (TABLE | {"length": SHORT}, UNEQUAL),
-    ],
-)
+REFUSED = [
+    ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
+    ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
+    ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
+    ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
+    ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
+    (TABLE | {"length": SHORT}, UNEQUAL),
+]
+
+
+@pytest.mark.parametrize(("numbers", "words"), REFUSED)
 def test_what_cannot_be_drawn_from_is_refused(numbers, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(tiny_config(env_params=numbers))
@@ -222,14 +216,14 @@ def test_what_cannot_be_drawn_from_is_refused(numbers, words):
 STICKY = {"env_wrappers": ("StickyActions",)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "name", "value", "words"),
-    [
-        ({}, "length", Uniform(0.4, 0.6), "Put the distribution into the config"),
-        ({"env_params": TABLE}, "length", SHORT, UNEQUAL),
-        (STICKY, "sticky_probability", 25.0, "must lie between 0 and 1, got 25"),
-    ],
-)
+REFUSED_OVERRIDES = [
+    ({}, "length", Uniform(0.4, 0.6), "Put the distribution into the config"),
+    ({"env_params": TABLE}, "length", SHORT, UNEQUAL),
+    (STICKY, "sticky_probability", 25.0, "must lie between 0 and 1, got 25"),
+]
+
+
+@pytest.mark.parametrize(("fields", "name", "value", "words"), REFUSED_OVERRIDES)
 def test_an_override_that_cannot_be_drawn_from_is_refused(fields, name, value, words):
     train = purerl.make_train(tiny_config(**fields))
     with pytest.raises(ConfigError, match=words):

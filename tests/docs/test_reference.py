@@ -84,15 +84,15 @@ def test_every_field_is_told_with_its_default_and_origin(name):
     assert f"<!-- metrics: {name} -->" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "default"),
-    [
-        ("ppo", "num_steps", "`auto`: `128` (discrete), `512` (continuous)"),
-        ("ppo", "learning_rate", "`0.00025`"),
-        ("plr", "entropy_coef", "`auto`: `0.01`"),
-        ("plr", "buffer_size", "`4,000`"),
-    ],
-)
+DEFAULTS = [
+    ("ppo", "num_steps", "`auto`: `128` (discrete), `512` (continuous)"),
+    ("ppo", "learning_rate", "`0.00025`"),
+    ("plr", "entropy_coef", "`auto`: `0.01`"),
+    ("plr", "buffer_size", "`4,000`"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "default"), DEFAULTS)
 def test_a_default_is_written_as_it_stands_for(name, field, default):
     shown = {row.name: row.default for row in config_tables.fields_of(name)}
     assert shown[field] == default

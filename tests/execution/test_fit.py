@@ -60,16 +60,16 @@ def test_a_segment_needs_its_rollout():
     assert large.working - small.working >= (64 - 16) * 2 * 4 * 2 * 4
 
 
-@pytest.mark.parametrize(
-    ("held", "limit", "lanes"),
-    [
-        (2_048, 2_048 * 150, 2_048),  # all fits in one block
-        (2_048, 2_048 * 100 + 1_024 * 50, 1_024),
-        (2_048, 1.0, 1_024),  # what the compiler counts decides
-        (8_192, 8_192 * 100 + 2_048 * 50, 2_048),  # the states of others are held
-        (1, 2_048 * 150 - 1, 1_024),  # a block's own states count in any case
-    ],
-)
+FITTING = [
+    (2_048, 2_048 * 150, 2_048),  # all fits in one block
+    (2_048, 2_048 * 100 + 1_024 * 50, 1_024),
+    (2_048, 1.0, 1_024),  # what the compiler counts decides
+    (8_192, 8_192 * 100 + 2_048 * 50, 2_048),  # the states of others are held
+    (1, 2_048 * 150 - 1, 1_024),  # a block's own states count in any case
+]
+
+
+@pytest.mark.parametrize(("held", "limit", "lanes"), FITTING)
 def test_lanes_are_halved_until_shapes_fit(held, limit, lanes):
     model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
     assert memory.lanes_by_shapes(model, 2_048, held, limit) == lanes
