@@ -66,10 +66,8 @@ def test_observation_kinds_show_the_same_grid():
         [[0, 0, 0, 3], [0, 0, 0, 0], [0, 2, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
     )
     state = _state((3, 1), (0, 3))
-    seen = {
-        kind: np.asarray(Doors((5, 4), 2, kind)._observe(state))
-        for kind in ("cells", "planes")
-    }
-    np.testing.assert_array_equal(seen["cells"], grid.reshape(-1))
-    np.testing.assert_array_equal(seen["planes"].argmax(-1)[grid > 0], [2, 1, 1, 0])
-    np.testing.assert_array_equal(seen["planes"].sum(-1), grid > 0)
+    kinds = (Doors((5, 4), 2, kind) for kind in ("cells", "planes"))
+    cells, planes = (np.asarray(env._observe(state)) for env in kinds)
+    np.testing.assert_array_equal(cells, grid.reshape(-1))
+    np.testing.assert_array_equal(planes.argmax(-1)[grid > 0], [2, 1, 1, 0])
+    np.testing.assert_array_equal(planes.sum(-1), grid > 0)

@@ -11,7 +11,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs.adapters import jumanji
-from tests.envs.test_suites import make
+from tests.envs.test_suites import assert_ends_are_told_apart, make
 
 KEY = jax.random.key(0)
 # Names of the step counter among Jumanji's observations.
@@ -199,19 +199,12 @@ def test_a_collision_terminates_also_on_the_last_step():
     params = env.default_params
     obs, state = env.reset(KEY, params)
     assert obs["grid"].shape == (2, 5, 5)  # A wall is always above or below.
-    step = jax.jit(env.step)
     invalid, valid = (
         jnp.int32(int(choose(obs["action_mask"]))) for choose in (np.argmin, np.argmax)
     )
     assert obs["action_mask"][invalid] == 0 and obs["action_mask"][valid] == 1
-    for limit, action, flags in (
-        (100, valid, [False, False]),
-        (1, valid, [False, True]),
-        (100, invalid, [True, False]),
-        (1, invalid, [True, False]),
-    ):
-        changed = params.replace(max_steps_in_episode=limit)
-        assert list(step(KEY, state, action, changed)[3:5]) == flags
+    step = jax.jit(env.step)
+    assert_ends_are_told_apart(step, params, (state, valid), (state, invalid))
 
 
 @pytest.mark.slow(optimised=False)

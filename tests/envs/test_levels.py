@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.wrappers import (
-    ActionMask,
-    Randomised,
-    RandomLevels,
-    RepeatedLevels,
-    StickyActions,
-    TimeObservation,
-)
+from purerl.envs import wrappers
+from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.randomisation import Choice
 from tests.envs.episodes import played
 from tests.helpers import assert_same_bits
@@ -79,8 +73,8 @@ class Limits(envs.CartPole):
 
 WITH_LIMITS = {
     "RandomLevels": lambda: RandomLevels(Limits()),
-    "StickyActions": lambda: StickyActions(RandomLevels(Limits()), 0.0),
-    "Randomised": lambda: Randomised(envs.CartPole()),
+    "StickyActions": lambda: wrappers.StickyActions(RandomLevels(Limits()), 0.0),
+    "Randomised": lambda: wrappers.Randomised(envs.CartPole()),
 }
 
 
@@ -91,8 +85,8 @@ def test_what_looks_at_an_episode_sees_its_own_limit(name):
     params = inner.default_params
     if name == "Randomised":
         params = params.replace(max_steps_in_episode=Choice((4, 8)))
-    timed = TimeObservation(inner)
-    masked = ActionMask(
+    timed = wrappers.TimeObservation(inner)
+    masked = wrappers.ActionMask(
         inner, lambda state, params: jnp.arange(2) < params.max_steps_in_episode / 4
     )
     space, step = timed.observation_space(params), jax.jit(timed.step)

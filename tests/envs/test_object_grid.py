@@ -26,21 +26,21 @@ def grid(**numbers):
     return env, env.default_params.replace(**arrays)
 
 
-@pytest.mark.parametrize(
-    ("cell", "action", "present", "expected"),
-    [
-        (0, RIGHT, [True, True], (1, [False, True], 2.0, False)),
-        (0, RIGHT, [False, True], (1, [False, True], 0.0, False)),
-        (5, RIGHT, [True, True], (6, [True, False], -0.5, True)),
-        (0, UP, [True, True], (0, [True, True], 0.0, False)),  # against the edge
-        (3, RIGHT, [True, True], (3, [True, True], 0.0, False)),
-        (8, DOWN, [True, True], (8, [True, True], 0.0, False)),
-        (4, LEFT, [True, True], (4, [True, True], 0.0, False)),
-        (4, DOWN, [True, True], (8, [True, True], 0.0, False)),
-        (6, STAY, [True, False], (6, [True, False], 0.0, False)),
-        (1, STAY, [True, True], (1, [False, True], 2.0, False)),
-    ],
-)
+STEPS = [
+    (0, RIGHT, [True, True], (1, [False, True], 2.0, False)),
+    (0, RIGHT, [False, True], (1, [False, True], 0.0, False)),
+    (5, RIGHT, [True, True], (6, [True, False], -0.5, True)),
+    (0, UP, [True, True], (0, [True, True], 0.0, False)),  # against the edge
+    (3, RIGHT, [True, True], (3, [True, True], 0.0, False)),
+    (8, DOWN, [True, True], (8, [True, True], 0.0, False)),
+    (4, LEFT, [True, True], (4, [True, True], 0.0, False)),
+    (4, DOWN, [True, True], (8, [True, True], 0.0, False)),
+    (6, STAY, [True, False], (6, [True, False], 0.0, False)),
+    (1, STAY, [True, True], (1, [False, True], 2.0, False)),
+]
+
+
+@pytest.mark.parametrize(("cell", "action", "present", "expected"), STEPS)
 def test_a_step_by_hand(cell, action, present, expected):
     env, params = grid()
     state = ObjectGridState(jnp.int32(0), jnp.int32(cell), jnp.array(present))

@@ -8,6 +8,7 @@ import pytest
 from purerl import envs
 from purerl.envs import probe
 from purerl.envs.probe import ChainMDP
+from tests.envs.episodes import played
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(jax.random.key(1), 64)
@@ -67,18 +68,11 @@ def test_reward_is_a_leaf(id):
     """Doubling `params.reward` doubles every reward of an episode."""
     env = envs.make(id)
 
-    def play(scale):
+    def paid(scale):
         params = env.default_params.replace(reward=scale)
-        _, state = env.reset(KEY, params)
+        return played(env, params, KEY, len(KEYS))[1].reward
 
-        def body(state, key):
-            action = env.action_space(params).sample(key)
-            out = env.step(key, state, action, params)
-            return out[1], out[2]
-
-        return jax.lax.scan(body, state, KEYS)[1]
-
-    rewards = jax.jit(jax.vmap(play))(jnp.array([1.0, 2.0]))
+    rewards = jax.jit(jax.vmap(paid))(jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(2 * rewards[0], rewards[1])
     assert (rewards[0] != 0).any()
 

@@ -115,14 +115,14 @@ def test_the_same_cell_may_run_twice_but_nothing_else_takes_the_id():
     assert type(envs.make("Lambda-v0")) is first
 
 
+REFUSED = [
+    ("CartPole-v1", "already registered"),
+    ("gymnasium/Mine-v0", "begins with gymnasium/, under"),
+]
+
+
 @pytest.mark.usefixtures("clean_registry")
-@pytest.mark.parametrize(
-    ("id", "sentence"),
-    [
-        ("CartPole-v1", "already registered"),
-        ("gymnasium/Mine-v0", "begins with gymnasium/, under"),
-    ],
-)
+@pytest.mark.parametrize(("id", "sentence"), REFUSED)
 def test_bad_registrations(id, sentence):
     with pytest.raises(ValueError, match=sentence):
         envs.register(id, CartPole)

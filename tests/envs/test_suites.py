@@ -37,14 +37,14 @@ def make(suite, **options) -> Any:
     return envs.make(suite, **options)
 
 
-@pytest.mark.parametrize(
-    ("package", "name", "call"),
-    [
-        *((key, name, partial(envs.make, f"{name}/X")) for name, key in SUITES.items()),
-        ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
-        ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
-    ],
-)
+EXTRAS = [
+    *((key, name, partial(envs.make, f"{name}/X")) for name, key in SUITES.items()),
+    ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
+    ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "call"), EXTRAS)
 def test_a_missing_package_says_what_to_install(package, name, call, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     # POPJym is on no registry, and so no package can have it as an extra.
@@ -62,29 +62,29 @@ def test_ids_are_the_packages_and_built_in():
     assert is_built_in(purerl.PPOConfig(env=CRAFTAX))
 
 
+NOT_THERE = [
+    (CRAFTAX, {"size": 3}, r"were \['size'\], which it does not take"),
+    ("playground/Cartpole", {}, "'Cartpole' is none of Playground's. .*Cartpole"),
+    (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
+    ("navix/Empty", {}, "'Empty' is none of Navix's. .*Navix-Empty-5x5-v0"),
+    (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
+    (NAVIX, {"observation_fn": "pixels"}, "one of .*, symbolic, .*got 'pixels'"),
+    ("xminigrid/Empty", {}, "none of XLand-MiniGrid's. .*MiniGrid-Empty-5x5"),
+    (XMINIGRID, {"size": 3}, r"\['size'\], which it does not"),
+    (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
+    ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
+    ("pgx/breakout", {}, "none of Pgx's. Did you mean 'minatar-breakout"),
+    ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
+    (PGX, {"sticky": 0.0}, r"\['sticky'\], which it does not"),
+    ("jumanji/Snak-v1", {}, "none of Jumanji's. Did you mean 'Snake-v1"),
+    ("jumanji/Snake-v1", {"size": 3}, r"\['size'\], which it does not"),
+    ("popjym/RepeatFirst", {}, "none of POPJym's. Did you mean 'RepeatFirst"),
+    ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("suite", "options", "sentence"),
-    [
-        (CRAFTAX, {"size": 3}, r"were \['size'\], which it does not take"),
-        ("playground/Cartpole", {}, "'Cartpole' is none of Playground's. .*Cartpole"),
-        (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
-        ("navix/Empty", {}, "'Empty' is none of Navix's. .*Navix-Empty-5x5-v0"),
-        (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
-        (NAVIX, {"observation_fn": "pixels"}, "one of .*, symbolic, .*got 'pixels'"),
-        ("xminigrid/Empty", {}, "none of XLand-MiniGrid's. .*MiniGrid-Empty-5x5"),
-        (XMINIGRID, {"size": 3}, r"\['size'\], which it does not"),
-        (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
-        ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
-        ("pgx/breakout", {}, "none of Pgx's. Did you mean 'minatar-breakout"),
-        ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
-        (PGX, {"sticky": 0.0}, r"\['sticky'\], which it does not"),
-        ("jumanji/Snak-v1", {}, "none of Jumanji's. Did you mean 'Snake-v1"),
-        ("jumanji/Snake-v1", {"size": 3}, r"\['size'\], which it does not"),
-        ("popjym/RepeatFirst", {}, "none of POPJym's. Did you mean 'RepeatFirst"),
-        ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
-    ],
-)
+@pytest.mark.parametrize(("suite", "options", "sentence"), NOT_THERE)
 def test_what_is_not_there_is_said(suite, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         make(suite, **options)
@@ -105,6 +105,16 @@ def test_the_time_limit_truncates_and_resets_are_fresh(suite):
     assert (obs[first] != final[first]).any() and (obs[first] != obs[second]).any()
 
 
+def assert_ends_are_told_apart(step, params, going_on, over):
+    """From a state and by an action that go on, and from such that end an episode."""
+    for limit in (100, 1):
+        changed = params.replace(max_steps_in_episode=limit)
+        *_, terminated, truncated, _ = step(KEY, *going_on, changed)
+        assert (terminated, truncated) == (False, limit == 1)
+        *_, terminated, truncated, _ = step(KEY, *over, changed)
+        assert (terminated, truncated) == (True, False)
+
+
 @pytest.mark.slow
 def test_death_terminates_also_on_the_last_step():
     """Craftax says `done` at death and at the limit; here they are two flags."""
@@ -113,14 +123,7 @@ def test_death_terminates_also_on_the_last_step():
     _, state = env.reset(KEY, params)
     dying = state.replace(inner=state.inner.replace(player_health=jnp.int32(-100)))
     step = jax.jit(env.step)
-    for before, limit, flags in (
-        (state, 100, [False, False]),
-        (state, 1, [False, True]),
-        (dying, 100, [True, False]),
-        (dying, 1, [True, False]),
-    ):
-        changed = params.replace(max_steps_in_episode=limit)
-        assert list(step(KEY, before, 0, changed)[3:5]) == flags
+    assert_ends_are_told_apart(step, params, (state, 0), (dying, 0))
     bare = env.wrapped.step_env(KEY, dying.inner, 0, env._endless(params))
     final = step(KEY, dying, 0, params)[5]["final_observation"]
     np.testing.assert_array_equal(final, bare[0])

@@ -8,8 +8,10 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.replay import prioritised
-from tests.helpers import CONTINUOUS_CARTPOLE, plain, tiny_config
+from tests.contracts.test_algorithms import RECURRENT_DQN, small
+from tests.helpers import plain, tiny_config
 
+CONFIG = tiny_config(num_envs=4, num_minibatches=1, num_evaluations=0)
 FIRST = 5  # updates over which rounding stays small
 
 
@@ -27,17 +29,9 @@ def compare(config):
 @pytest.fixture(scope="module", params=ENVS)
 def pair(request):
     # With one minibatch both take the same samples; normalisers see all of them.
-    return compare(
-        tiny_config(
-            env=request.param,
-            num_envs=4,
-            num_minibatches=1,
-            total_timesteps=4 * 16 * FIRST,
-            num_evaluations=0,
-            normalize_observations=True,
-            normalize_rewards=True,
-        )
-    )
+    normalised = {"normalize_observations": True, "normalize_rewards": True}
+    steps = {"total_timesteps": 4 * 16 * FIRST}
+    return compare(CONFIG.replace(env=request.param, **steps, **normalised))
 
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "grad_norm")
@@ -85,14 +79,14 @@ def test_devices_share_one_agent_of_the_state_of_a_single_device(pair):
 SEQUENCES = {"num_envs": 4, "num_steps": 12, "sequence_length": 4, "num_minibatches": 4}
 
 
-@pytest.mark.parametrize(
-    ("config", "fragment"),
-    [
-        (tiny_config(num_envs=1), "num_envs must be divisible by the 2 devices, got 1"),
-        (tiny_config(num_envs=3), "num_envs must be divisible by the 2 devices, got 3"),
-        (purerl.RecurrentPPOConfig(**SEQUENCES), r"\(6\) .* by num_minibatches, got 4"),
-    ],
-)
+REFUSED = [
+    (tiny_config(num_envs=1), "num_envs must be divisible by the 2 devices, got 1"),
+    (tiny_config(num_envs=3), "num_envs must be divisible by the 2 devices, got 3"),
+    (purerl.RecurrentPPOConfig(**SEQUENCES), r"\(6\) .* by num_minibatches, got 4"),
+]
+
+
+@pytest.mark.parametrize(("config", "fragment"), REFUSED)
 def test_sizes_that_do_not_split_are_refused(config, fragment):
     with pytest.raises(ConfigError, match=fragment):
         purerl.data_parallel(config)
@@ -103,14 +97,8 @@ def test_devices_share_the_noise_of_a_learned_optimiser():
     made = purerl.optimisers.LearnedOptimiser.make(4, noise=True)
     (first, last) = made.params
     weights = (first, tuple(x + 0.3 for x in last))  # also for the noise
-    config = tiny_config(
-        num_envs=4,
-        num_minibatches=1,
-        total_timesteps=4 * 16 * 20,
-        num_evaluations=0,
-        optimiser=made.replace(params=weights),
-    )
-    pair = compare(config)
+    optimiser = made.replace(params=weights)
+    pair = compare(CONFIG.replace(total_timesteps=4 * 16 * 20, optimiser=optimiser))
     assert_metrics_agree(pair, LOSSES, 1e-3)
     assert_devices_agree((pair[1].state.params, pair[1].state.opt_state))
 
@@ -173,22 +161,10 @@ def test_the_tree_that_one_device_grows_holds_the_items_of_both(weighed):
     np.testing.assert_array_equal(empty, [(120 - 1) % 18])
 
 
-CONFIGS = {
-    "dqn": purerl.DQNConfig(**SMALL),
-    "td3": purerl.TD3Config(env=CONTINUOUS_CARTPOLE, **SMALL),
-    "sac": purerl.SACConfig(env=CONTINUOUS_CARTPOLE, **SMALL),
-    "sac-discrete": purerl.SACConfig(env="CartPole-v1", **SMALL),
-    "mpo": purerl.MPOConfig(
-        env=CONTINUOUS_CARTPOLE, action_samples=3, bootstrap_samples=2, **SMALL
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dqn", "td3", "sac", "sac/discrete", "mpo"])
 def test_an_agent_with_replay_is_one_agent_on_two_devices(name):
-    one, two = compare(CONFIGS[name])
+    one, two = compare(small(name, **SMALL))
     # The warm-up is the same, environment by environment; batches then differ.
     np.testing.assert_array_equal(
         one.metrics["episodes"][0], two.metrics["episodes"][0]
@@ -207,7 +183,7 @@ def test_an_agent_with_replay_is_one_agent_on_two_devices(name):
 @pytest.mark.slow
 def test_sequences_and_their_memories_lie_where_they_lie_on_one_device():
     # Every action is random, and the network learns in the last update alone.
-    config = purerl.RecurrentDQNConfig(
+    config = purerl.RecurrentDQNConfig(**RECURRENT_DQN).replace(
         num_envs=4,
         sequence_length=8,
         burn_in=4,
@@ -215,11 +191,8 @@ def test_sequences_and_their_memories_lie_where_they_lie_on_one_device():
         total_timesteps=5 * 32,
         learning_starts=5 * 32,
         batch_size=6,
-        gradient_steps=2,
         epsilon_end=1.0,
         prioritised=True,
-        hidden_sizes=(4,),
-        memory_size=4,
         num_evaluations=0,
     )
     one, two = compare(config)

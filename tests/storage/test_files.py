@@ -135,14 +135,14 @@ def test_what_is_written_is_read(tmp_path):
     assert read_json(path, "") == VALUES | {"more": 1}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "{", "null", "3", "[]", "{}", "[" * 100_000, '{"a":' * 100_000, "\0"),
-        json.dumps(VALUES),
-        json.dumps({**VALUES, "sha256": "0" * 64}),
-    ],
-)
+DAMAGED = [
+    *("", "{", "null", "3", "[]", "{}", "[" * 100_000, '{"a":' * 100_000, "\0"),
+    json.dumps(VALUES),
+    json.dumps({**VALUES, "sha256": "0" * 64}),
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
 def test_anything_else_is_damaged(tmp_path, text):
     path = tmp_path / "manifest.json"
     path.write_text(text)
