@@ -199,6 +199,7 @@ class HostedCohort:
 
     def __init__(self, program: HostedProgram, keys: Array, length: int) -> None:
         self.program, self._keys, self._length = program, keys, length
+        self._compiled_before = program.compile_seconds
         self.update = 0
         self.failed: tuple[int, int] | None = None
         self._states: list[PyTree] = []
@@ -212,8 +213,8 @@ class HostedCohort:
 
     @property
     def compile_seconds(self) -> float:
-        """Seconds spent compiling so far."""
-        return self.program.compile_seconds
+        """Seconds spent compiling for this cohort."""
+        return self.program.compile_seconds - self._compiled_before
 
     def init(self) -> None:
         """Give every agent its initial state, and begin episodes."""

@@ -5,10 +5,10 @@ import gc
 import math
 import threading
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,8 @@ from purerl.scale.host import HostKey, is_host_key, to_host
 from purerl.serialise import env_text
 from purerl.train import Bound, evaluate_afresh, make_segment, parameters_finite
 from purerl.types import Array, HostMetrics, Metrics, Overrides, PyTree
+
+Compiled = TypeVar("Compiled")
 
 
 class Members(NamedTuple):
@@ -497,7 +499,7 @@ class ProgramCache:
     def __init__(self) -> None:
         self.compilations = 0
         # In the order in which they were asked for last.
-        self._programs: dict[Hashable, Program] = {}
+        self._programs: dict[Hashable, Any] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -524,14 +526,32 @@ class ProgramCache:
         Raises:
             ConfigError: one agent does not fit the memory.
         """
-        arguments = (bound, example, length, workers, data_parallel)
-        name = _name(arguments)
+        shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(example))
+        devices = tuple(dict.fromkeys(worker.device for worker in workers))
+        made_of = (jax.tree.structure(example), shapes, length, data_parallel, devices)
+        return self.made(
+            bound,
+            made_of,
+            lambda: Program(bound, example, length, workers, data_parallel),
+        )
+
+    def made(
+        self, bound: Bound, made_of: tuple, make: Callable[[], Compiled]
+    ) -> Compiled:
+        """Return what is compiled for a bound config, made where nobody made it yet.
+
+        Args:
+            bound: Config, environment and plan.
+            made_of: Hashable values that tell it from all else of the same config.
+            make: Function that compiles it, or wraps a function in `jax.jit`.
+        """
+        name = _name(bound, made_of)
         if name is None:
-            return self._compile(arguments)
+            return self._make(make)
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
-            program = self._programs.pop(name, None) or self._compile(arguments)
+            program = self._programs.pop(name, None) or self._make(make)
             with self._lock:
                 self._programs[name] = program
             return program
@@ -555,9 +575,9 @@ class ProgramCache:
                 if any(program is other for other in programs):
                     del self._programs[name]
 
-    def _compile(self, arguments: tuple) -> Program:
+    def _make(self, make: Callable[[], Compiled]) -> Compiled:
         self.make_room()
-        program = Program(*arguments)
+        program = make()
         with self._lock:
             self.compilations += 1
         return program
@@ -593,34 +613,27 @@ def share_programs() -> Iterator[ProgramCache]:
         _shared.remove(cache)
 
 
-def _name(arguments: tuple) -> Hashable | None:
+def _name(bound: Bound, made_of: tuple) -> Hashable | None:
     """Return the key of a program in the cache; None if the config is not hashable.
 
     The config's numbers are constants of the program, the values of overrides are not.
     """
-    bound, example, length, workers, data_parallel = arguments
     # What was asked for, too: what is `auto` in it follows the overrides.
     numbers, structure = jax.tree.flatten((bound.config, bound.asked))
     constants = tuple(
         (type(x).__name__, np.shape(x), np.asarray(x).tobytes()) for x in numbers
     )
-    shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(example))
     # An id, which is in the structure, makes equal environments; objects of adapters
     # are equal to nothing but themselves. Equal is not alike: a class that inherits
     # from a dataclass may have attributes that its comparison does not look at.
     own = bound.config.env
     env = None if isinstance(own, str) else (bound.env, env_text(own))
-    devices: dict[Any, None] = dict.fromkeys(worker.device for worker in workers)
     name = (
         structure,
         constants,
         env,
         repr(bound.plan),
-        jax.tree.structure(example),
-        shapes,
-        length,
-        data_parallel,
-        tuple(devices),
+        made_of,
         # Options of JAX with which the same arguments would make another program.
         jax.config.read("jax_disable_most_optimizations"),
         jax.config.jax_default_matmul_precision,  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides, shown
 from purerl.envs.registry import is_on_host
 from purerl.envs.wrappers import RewardWrapper, Wrapper, innermost
 from purerl.execution.format import with_noun
+from purerl.execution.programs import current_cache
 from purerl.population.search import BestMember
 from purerl.precision import in_32_bits
 from purerl.randomisation import is_random
@@ -203,7 +204,11 @@ def _play_on_host(
     recurrence = recurrence_of(bound.algorithm(bound.config))
     if not deterministic:
         recurrence = drawing(recurrence, jax.random.key(seed))
-    act = jax.jit(recurrence.act)
+    act = current_cache().made(
+        bound,
+        ("_play_on_host", deterministic, seed),
+        lambda: jax.jit(recurrence.act),
+    )
     with closing(env.start(episodes)) as envs:
         played = [
             play_episodes(
@@ -267,15 +272,18 @@ def play_compiled(
     """
     bound = bind(config, trains=False)
 
-    @jax.jit
-    @partial(jax.vmap, in_axes=(0, None))
     def play(state: PyTree, key: Any) -> Any:
         played = evaluate_afresh(
             bound, bound.config, state, key, episodes, deterministic
         )
         return played._asdict()
 
-    return jax.device_get(play(with_keys(state), key))
+    compiled = current_cache().made(
+        bound,
+        ("play_compiled", episodes, deterministic),
+        lambda: jax.jit(jax.vmap(play, in_axes=(0, None))),
+    )
+    return jax.device_get(compiled(with_keys(state), key))
 
 
 # Videos.

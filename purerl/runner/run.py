@@ -23,7 +23,12 @@ from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.memory import fitting_lanes, require_listing
-from purerl.execution.programs import SEGMENTS, every, segment_length
+from purerl.execution.programs import (
+    SEGMENTS,
+    current_cache,
+    every,
+    segment_length,
+)
 from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.arguments import (
@@ -462,7 +467,9 @@ class RunLoop:
         members, options = every({}, 1, self.seeds), self.options
         assert options.lanes and options.segment_updates  # They are open no more.
         if self.bound.env.on_host:
-            program = HostedProgram(self.bound)
+            program = current_cache().made(
+                self.bound, (HostedProgram,), lambda: HostedProgram(self.bound)
+            )
             return HostedCohort(program, members.keys, options.segment_updates)
         return make_cohort(
             self.bound,

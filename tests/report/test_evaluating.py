@@ -1,6 +1,7 @@
 """`purerl.evaluate`: the episodes of runs, sweeps, states in hand, and Gymnasium."""
 
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -58,6 +59,23 @@ def test_a_run_its_folder_and_the_command_play_the_same(run, played, capsys):
         numbers = [float(x) for x in re.findall(r"\d+\.\d+", line)]
         expected = row.mean(), row.std(), row.min(), row.max()
         np.testing.assert_allclose(numbers, expected, atol=0.051)
+
+
+def test_shared_programs_play_other_episodes_and_not_other_games(run, played):
+    own: dict[str, Any] = {"episodes": 4}
+    others: tuple[dict[str, Any], ...] = (
+        {"episodes": 5},
+        {"deterministic": False},
+        {"env_params": {"force_mag": 90}},
+    )
+    with purerl.share_programs() as cache:
+        first, again = (purerl.evaluate(run, **own, episode_seed=s) for s in (12345, 7))
+        assert cache.compilations == 1
+        changed = [purerl.evaluate(run, **own | other) for other in others]
+        assert cache.compilations == 4
+    np.testing.assert_array_equal(first.episode_return, played.episode_return)
+    for other in (again, *changed):
+        assert not np.array_equal(other.episode_return, first.episode_return)
 
 
 def test_a_few_lines_say_what_was_played(played):

@@ -373,6 +373,13 @@ def test_every_algorithm_trains_evaluates_and_goes_on(suite, name, tmp_path, cap
         assert np.isfinite(leaf).all()
 
 
+def test_a_second_run_compiles_nothing_where_programs_are_shared():
+    with purerl.share_programs():
+        first, again = (purerl.run(SCRIPTED, progress=False) for _ in range(2))
+    assert first.compile_seconds > again.compile_seconds == 0
+    assert_same_bits(first.state, again.state)
+
+
 def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
     """Averages of what the pulls since the last end of an episode have paid."""
     config = purerl.BanditConfig(
