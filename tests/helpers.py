@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import jax
@@ -157,6 +159,14 @@ def eventually(look, expected, seconds=20.0):
         time.sleep(0.2)
     assert found == expected
     return True
+
+
+def python(*words, **options):
+    """What a program of its own prints; it fails with what it says of its errors."""
+    command = [sys.executable, *words]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def plain(tree):

@@ -1,6 +1,7 @@
 """Defaults that follow the task: fields that are `auto` until it is known."""
 
 import json
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -18,29 +19,20 @@ from purerl.train import bind
 from tests.helpers import tiny_config
 
 CONTINUOUS = "probe/continuous"
-PPO_FIELDS = (
-    "num_steps",
-    "num_epochs",
-    "num_minibatches",
-    "entropy_coef",
-    "normalize_observations",
-    "normalize_rewards",
+values = attrgetter(
+    *("num_steps", "num_epochs", "num_minibatches", "entropy_coef"),
+    *("normalize_observations", "normalize_rewards"),
 )
-
-
-def values(config, names=PPO_FIELDS):
-    return tuple(getattr(config, name) for name in names)
 
 
 def test_the_defaults_of_ppo_follow_the_actions():
     assert values(purerl.PPOConfig()) == (AUTO,) * 6
-    assert values(purerl.resolve(purerl.PPOConfig(env="CartPole-v1"))) == (
-        *(128, 4, 4, 0.01, False, False),
-    )
-    pendulum = purerl.resolve(purerl.PPOConfig(env="Pendulum-v1"))
-    assert values(pendulum) == (512, 10, 32, 0.0, True, True)
-    recurrent = purerl.resolve(purerl.RecurrentPPOConfig(env="Pendulum-v1"))
-    assert values(recurrent) == (128, 4, 4, 0.0, True, True)
+    for config, expected in (
+        (purerl.PPOConfig(env="CartPole-v1"), (128, 4, 4, 0.01, False, False)),
+        (purerl.PPOConfig(env="Pendulum-v1"), (512, 10, 32, 0.0, True, True)),
+        (purerl.RecurrentPPOConfig(env="Pendulum-v1"), (128, 4, 4, 0.0, True, True)),
+    ):
+        assert values(purerl.resolve(config)) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +132,6 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert "(3 asked for, 1 affordable within eval_share=0)" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
-        asked = RunOptions(again)
-        manifest.open_run(folder, bind(again).config, (0,), asked)
+        manifest.open_run(folder, bind(again).config, (0,), RunOptions(again))
     with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -76,10 +77,8 @@ def make(config, env, axis_name=None):
 
 @pytest.fixture(autouse=True)
 def registry():
-    before = dict(ALGORITHMS)
-    yield
-    ALGORITHMS.clear()
-    ALGORITHMS.update(before)
+    with patch.dict(ALGORITHMS):
+        yield
 
 
 def checked(make: Callable, **fields: Any) -> None:
@@ -96,11 +95,10 @@ def changed(**functions):
 
     def make_changed(config, env, axis_name=None):
         sound = make(config, env, axis_name)
-        wrapped = {
-            name: partial(wrapper, config, getattr(sound, name))
-            for name, wrapper in functions.items()
-        }
-        return sound._replace(**wrapped)
+        for name, wrapper in functions.items():
+            wrapped = partial(wrapper, config, getattr(sound, name))
+            sound = sound._replace(**{name: wrapped})
+        return sound
 
     return make_changed
 
@@ -108,10 +106,7 @@ def changed(**functions):
 def step_with(change):
     """`step` whose `(before, after, metrics)` is changed."""
 
-    def wrapper(config, step, state):
-        return change(state, *step(state))
-
-    return changed(step=wrapper)
+    return changed(step=lambda config, step, state: change(state, *step(state)))
 
 
 def metric(**values):

@@ -3,9 +3,8 @@
 import dataclasses
 import enum
 import functools
+import json
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from purerl import envs
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError
 from purerl.serialise import env_name, env_text, plain
-from tests.helpers import tiny_config
+from tests.helpers import python, tiny_config
 
 HERE = __name__
 ROOT = Path(__file__).parents[2]
@@ -232,17 +231,11 @@ if __name__ == "__main__":
 """
 
 
-def python(words, folder, **variables):
-    """What a program of its own prints."""
-    options = {"check": True, "capture_output": True, "text": True, "cwd": folder}
-    command = [sys.executable, *words]
-    return subprocess.run(command, env={**os.environ, **variables}, **options).stdout
-
-
 def test_what_a_program_defines_has_the_path_by_which_others_import_it(tmp_path):
     (tmp_path / "lab.py").write_text(PROGRAM)
     for words in (["lab.py"], ["-m", "lab"]):
-        said = python(words, tmp_path, PYTHONPATH=str(ROOT))
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        said = python(*words, cwd=tmp_path, env=env)
         assert said == "{'type': 'lab:Own'} True\n"
 
 
@@ -251,7 +244,8 @@ def test_the_words_are_the_same_in_another_process():
         from tests.core.test_env_objects import PAIRS, env_text
         print("\\n".join(env_text(env) for pair in PAIRS.values() for env in pair))
     """
-    said = python(["-c", textwrap.dedent(code)], ROOT, PYTHONHASHSEED="7")
+    env = os.environ | {"PYTHONHASHSEED": "7"}
+    said = python("-c", textwrap.dedent(code), cwd=ROOT, env=env)
     here = [env_text(env) for pair in PAIRS.values() for env in pair]
     assert said.splitlines() == here
 
@@ -277,7 +271,9 @@ def test_a_registered_factory_is_given_lists_and_dicts():
 
     envs.register("test/nested", factory)
     config = tiny_config(env="test/nested", env_kwargs=NESTED)
-    again = purerl.serialise.from_dict(purerl.serialise.to_dict(config))
+    values = purerl.serialise.to_dict(config)
+    assert values["env_kwargs"] == NESTED and isinstance(hash(config.env_kwargs), int)
+    again = purerl.serialise.from_dict(json.loads(json.dumps(values)))
     assert again == config
     for each in (config, again, config):
         assert purerl.resolve(each).env_kwargs == config.env_kwargs

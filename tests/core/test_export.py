@@ -1,7 +1,6 @@
 """Exported policies: the same actions, in a program without purerl, or without JAX."""
 
 import json
-import subprocess
 import sys
 
 import jax
@@ -17,7 +16,7 @@ from purerl.acting.policy import recurrence_of
 from purerl.warm_start import networks_of, put_networks
 from tests import boxes
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import slow_but, tiny_config
+from tests.helpers import python, slow_but, tiny_config
 
 # A policy with a memory of two arrays, one that normalises, one of several numbers.
 QUICK = ("normalised",)
@@ -71,9 +70,7 @@ def agent(config):
 
 def found_by(folder, *words):
     """What a program of its own, in the folder of a policy, has found."""
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python(*words, cwd=folder)
     return dict(np.load(folder / "found.npz"))
 
 
@@ -89,13 +86,12 @@ def test_the_actions_are_the_same_without_purerl(name, tmp_path):
     obs = jax.random.normal(jax.random.key(2), (BATCH, *space["shape"]))
     obs = np.asarray(obs * 2).astype(space["dtype"])
     policy, key = purerl.make_policy(config, state), jax.random.key(9)
+    memory = ()
     if about["memory"]:
         memory = jax.tree.map(lambda x: x + jnp.ones_like(x), policy.init((BATCH,)))
-        expected = [policy(obs, memory), policy(obs, memory, key)]
-    else:
-        memory = ()
-        expected = [policy(obs), policy(obs, key)]
-    given = {f"memory{i}": x for i, x in enumerate(jax.tree.leaves(memory))}
+    arguments = (obs, memory) if about["memory"] else (obs,)
+    expected = policy(*arguments), policy(*arguments, key)
+    given = numbered("memory", memory)
     words = jax.random.key_data(key)
     np.savez(tmp_path / "given.npz", obs=obs, words=words, **given)
     found = found_by(tmp_path, "-I", "-c", SCRIPT)
@@ -178,12 +174,13 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     assert not (own / "sampled_policy.stablehlo").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "README.md").write_text("mine")
-    with pytest.raises(purerl.ConfigError, match="has files of something else"):
-        purerl.export_policy(config, state, tmp_path / "mine", batch=1)
-    with pytest.raises(purerl.ConfigError, match="is a file"):
-        purerl.export_policy(config, state, tmp_path / "mine" / "README.md", batch=1)
-    with pytest.raises(purerl.ConfigError, match=r"such as result\.state"):
-        purerl.export_policy(config, (state,), own)
+    for given, folder, words in (
+        (state, tmp_path / "mine", "has files of something else"),
+        (state, tmp_path / "mine" / "README.md", "is a file"),
+        ((state,), own, r"such as result\.state"),
+    ):
+        with pytest.raises(purerl.ConfigError, match=words):
+            purerl.export_policy(config, given, folder, batch=1)
 
 
 # As ONNX

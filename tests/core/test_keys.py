@@ -54,8 +54,7 @@ def test_a_key_is_split_and_keys_are_taken_as_they_are(key):
 
 
 def test_a_run_of_more_updates_than_there_are_keys_is_refused():
-    config = purerl.PQNConfig(
-        env="CartPole-v1", num_envs=1, num_steps=1, num_minibatches=1
-    ).replace(total_timesteps=2**28)
+    sizes = {"num_envs": 1, "num_steps": 1, "num_minibatches": 1}
+    config = purerl.PQNConfig(env="CartPole-v1", total_timesteps=2**28, **sizes)
     with pytest.raises(purerl.ConfigError, match="total_timesteps may be 268,435,454"):
         purerl.resolve(config)

@@ -34,28 +34,25 @@ def buffer_of(scores, played=None, capacity=None, best=None):
 RANKED = np.array([9, 36, 4, 0, 0]) / 49
 PLAYED = {"played": [4, 1, 9], "capacity": 4}
 STALE, BY_RANK = np.array([6, 9, 1, 0]) / 16, np.array([2, 3, 6, 0]) / 11
+MIXED = 0.7 * BY_RANK + 0.3 * STALE
+
+
+BY_HAND = [
+    # Ranks 2, 1, 3 and, with beta 1/2, weights 1/4, 1, 1/9; free places have none.
+    (buffer_of([0.5, 7.0, -2.0], capacity=5), 3, 0.5, 0.0, RANKED),
+    # Only the order of the scores counts, and then the place.
+    (buffer_of([1.0, 1.1, 0.0], capacity=5), 3, 0.5, 0.0, RANKED),
+    (buffer_of([1.0, 1.0]), 1, 1.0, 0.0, [2 / 3, 1 / 3]),
+    # Staleness is proportional to the time since, and mixes.
+    (buffer_of([0.0, 1.0, 2.0], **PLAYED), 10, 1.0, 1.0, STALE),
+    (buffer_of([0.0, 1.0, 2.0], **PLAYED), 10, 1.0, 0.3, MIXED),
+    (buffer_of([0.0, 1.0, 2.0], [5] * 3, 4), 5, 1.0, 1.0, [1 / 3] * 3 + [0]),
+    (levels.empty({"number": jnp.int32(0)}, 4), 3, 0.3, 0.3, [0.0] * 4),
+]
 
 
 @pytest.mark.parametrize(
-    ("buffer", "now", "temperature", "staleness_coef", "expected"),
-    [
-        # Ranks 2, 1, 3 and, with beta 1/2, weights 1/4, 1, 1/9; free places have none.
-        (buffer_of([0.5, 7.0, -2.0], capacity=5), 3, 0.5, 0.0, RANKED),
-        # Only the order of the scores counts, and then the place.
-        (buffer_of([1.0, 1.1, 0.0], capacity=5), 3, 0.5, 0.0, RANKED),
-        (buffer_of([1.0, 1.0]), 1, 1.0, 0.0, [2 / 3, 1 / 3]),
-        # Staleness is proportional to the time since, and mixes.
-        (buffer_of([0.0, 1.0, 2.0], **PLAYED), 10, 1.0, 1.0, STALE),
-        (
-            buffer_of([0.0, 1.0, 2.0], **PLAYED),
-            10,
-            1.0,
-            0.3,
-            0.7 * BY_RANK + 0.3 * STALE,
-        ),
-        (buffer_of([0.0, 1.0, 2.0], [5] * 3, 4), 5, 1.0, 1.0, [1 / 3] * 3 + [0]),
-        (levels.empty({"number": jnp.int32(0)}, 4), 3, 0.3, 0.3, [0.0] * 4),
-    ],
+    ("buffer", "now", "temperature", "staleness_coef", "expected"), BY_HAND
 )
 def test_probabilities_by_hand(buffer, now, temperature, staleness_coef, expected):
     found = replay_probabilities(buffer, jnp.int32(now), temperature, staleness_coef)
@@ -74,14 +71,8 @@ def test_draws_follow_the_probabilities():
 
 def insert(buffer, numbers, scores, now=9, staleness_coef=0.0):
     results = Result(jnp.asarray(scores, jnp.float32), jnp.asarray(scores) / 2)
-    return put(
-        buffer,
-        {"number": jnp.asarray(numbers, jnp.int32)},
-        results,
-        jnp.int32(now),
-        1.0,
-        staleness_coef,
-    )
+    new = {"number": jnp.asarray(numbers, jnp.int32)}
+    return put(buffer, new, results, jnp.int32(now), 1.0, staleness_coef)
 
 
 def test_free_places_take_every_level_and_then_only_better_ones():

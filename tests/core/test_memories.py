@@ -1,20 +1,27 @@
 """Memories over sequences: their steps, their resets, and what each is known to be."""
 
 from functools import partial
+from typing import Any
 
+import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.accelerator.kernels import forget
+from purerl.accelerator import kernels
+from purerl.accelerator.kernels import forget, traced_for
+from purerl.contrib.hardware.estimate import num_carried
+from purerl.execution.memory import inner_programs
 from purerl.networks.memories import LRU, S5, Transformer, linear
 from purerl.networks.memories.kinds import kind_of
 from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
+from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 from purerl.networks.torsos import MLP
 from tests import nets
-from tests.helpers import slow_but
+from tests.helpers import assert_same_bits, slow_but
 
 STEPS, ENVS, OBS, SIZE = 9, 3, 2, 4
 MEMORIES = {
@@ -25,6 +32,13 @@ MEMORIES = {
     "gru": "gru",
     "lstm": "lstm",
 }
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+OBSERVED = normal(1, STEPS, ENVS, OBS)
 # Environment 0 begins episodes at 3 and at 4, environment 1 at 0, environment 2 at 8.
 FIRST = jnp.zeros((STEPS, ENVS), bool).at[[3, 4, 0, 8], [0, 0, 1, 2]].set(True)
 
@@ -52,8 +66,7 @@ class Sequence:
         self.kind = kind_of(module, SIZE if isinstance(module, str) else 99)
         self.read = self.kind.read
         core = self.core = self.kind.core(MLP((5,), "tanh"))
-        rng = np.random.default_rng(1)
-        self.obs = jnp.asarray(rng.normal(size=(STEPS, ENVS, OBS)), jnp.float32)
+        self.obs = OBSERVED
         blank = self.kind.blank((ENVS,))
         shapes = jax.jit(core.init)(jax.random.key(0), self.obs[0], blank)
         self.params = randomised(shapes)
@@ -71,11 +84,7 @@ def sequence(request):
     return Sequence(MEMORIES[request.param])
 
 
-def close(one, other, atol=2e-6):
-    def check(x, y):
-        np.testing.assert_allclose(x, y, rtol=2e-5, atol=atol)
-
-    jax.tree.map(check, one, other)
+close = partial(chex.assert_trees_all_close, rtol=2e-5, atol=2e-6)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -106,7 +115,7 @@ def test_a_sequence_is_its_steps(sequence):
 
 
 def test_gradients_are_those_of_the_steps(sequence):
-    weights = jnp.asarray(np.random.default_rng(2).normal(size=(STEPS, ENVS, SIZE)))
+    weights = normal(2, STEPS, ENVS, SIZE)
 
     @jax.jit
     @jax.grad
@@ -138,16 +147,123 @@ def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
     np.testing.assert_array_equal(one[3:, 0], other[3:, 0])
     np.testing.assert_array_equal(one[:, 1], other[:, 1])
     np.testing.assert_array_equal(one[8, 2], other[8, 2])
-    for x, y in zip(last, other_last, strict=True):
-        np.testing.assert_array_equal(x, y)  # every environment had a reset
+    assert_same_bits(last, other_last)  # every environment had a reset
     assert (one[:3, 0] != other[:3, 0]).any(-1).all()
     assert (one[:8, 2] != other[:8, 2]).any(-1)[0]
     # It is the memory of a fresh start, in what is carried on too.
     blank = sequence.kind.blank((ENVS,))
     fresh, fresh_last = outputs_and_last(sequence.obs[4:], blank, FIRST[4:])
     close(other[4:, 0], fresh[:, 0])
-    for x, y in zip(other_last, fresh_last, strict=True):
-        close(x[0], y[0])
+    close(*jax.tree.map(lambda x: x[0], (other_last, fresh_last)))
+
+
+# The GRU and the LSTM
+
+
+def made(kind):
+    """One with random numbers in every parameter, and a memory of it."""
+    module = kind(MLP((5,), "tanh"), SIZE)
+    hidden = normal(2, ENVS, SIZE)
+    memory = hidden if kind is GRU else LSTMMemory(hidden, hidden[::-1] - 0.5)
+    return module, randomised(zeros_of(module, OBSERVED[0], memory)), memory
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_a_step_is_that_of_flaxs_cell(kind):
+    module, params, memory = made(kind)
+    layers, gates = params["params"], "rzn" if kind is GRU else "ifgo"
+
+    # Flax's cell has one matrix for each gate and side.
+    def parted(x):
+        return zip(gates, np.split(np.asarray(x), len(gates), axis=-1), strict=True)
+
+    inputs = layers["inputs"]
+    cell = {f"i{name}": {"kernel": x} for name, x in parted(inputs["kernel"])}
+    cell |= {f"h{name}": {"kernel": x} for name, x in parted(layers["recurrent"])}
+    side = "i" if kind is GRU else "h"
+    for name, bias in parted(inputs["bias"]):
+        cell[side + name]["bias"] = bias
+    torso = MLP((5,), "tanh")
+    embedded = torso.apply({"params": layers["torso"]}, OBSERVED[0])
+    if kind is GRU:
+        cell["hn"]["bias"] = layers["bias"]
+        flax_cell, carry = nn.GRUCell(SIZE), memory
+    else:
+        flax_cell, carry = nn.LSTMCell(SIZE), (memory.cell, memory.hidden)
+    expected, _ = flax_cell.apply({"params": cell}, carry, embedded)
+    found: Any = jax.jit(module.apply)(params, OBSERVED[0], memory)
+    found = found if kind is GRU else (found.cell, found.hidden)
+    chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_each_gate_starts_orthogonal():
+    module = GRU(MLP((5,), "relu"), 16)
+    params = module.init(jax.random.key(3), jnp.zeros((1, OBS)), jnp.zeros((1, 16)))
+    gates = np.split(np.asarray(params["params"]["recurrent"]), 3, axis=1)
+    for gate in gates:
+        np.testing.assert_allclose(gate.T @ gate, np.eye(16), atol=1e-5)
+    assert np.abs(gates[0] - gates[1]).max() > 0.1
+    assert np.abs(gates[1] - gates[2]).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind):
+    module, params, memory = made(kind)
+    weights = normal(4, STEPS, ENVS, SIZE)
+
+    def slopes(platform):
+        def loss(params, obs, memory):
+            memories = module.apply(params, obs, memory, FIRST, method="unroll")
+            squares = jax.tree.map(lambda x: (weights * x**2).sum(), memories)
+            return sum(jax.tree.leaves(squares))
+
+        with traced_for(platform):
+            gradient = jax.value_and_grad(loss, argnums=(0, 1, 2))
+            traced = jax.jit(gradient).trace(params, OBSERVED, memory)
+            compiled = traced.lower().compile()
+            return compiled(params, OBSERVED, memory), traced.jaxpr
+
+    known, plain = slopes("cpu")
+    found, short = slopes("cuda")
+    chex.assert_trees_all_close(found, known, rtol=2e-4, atol=1e-5)
+    # Where an episode begins, nothing passes to what was before it.
+    np.testing.assert_array_equal(jax.tree.leaves(found[1][2])[0][1], np.zeros(SIZE))
+
+    # The loop forward writes the memories and nothing else.
+    def written(jaxpr):
+        loops = [e for e in jaxpr.jaxpr.eqns if e.primitive.name == "scan"]
+        return len(loops[0].outvars) - num_carried(loops[0])
+
+    leaves = len(jax.tree.leaves(memory))
+    assert written(short) == leaves < written(plain)
+
+
+@pytest.mark.parametrize(("steps", "turn"), [(8, 4), (6, 2), (7, 1)])
+def test_a_turn_of_a_sequences_loop_makes_some_steps_on_an_accelerator(steps, turn):
+    def unrolls(platform):
+        with traced_for(platform):
+            jaxpr = jax.make_jaxpr(lambda: _unrolled(steps))().jaxpr
+        return [e.params["unroll"] for e in _equations(jaxpr) if "unroll" in e.params]
+
+    assert set(unrolls("cpu")) == {1}
+    assert set(unrolls("cuda")) == {turn}
+
+
+def _unrolled(steps):
+    cell = kernels.Cell(lambda p, h: h @ p, lambda p, x, y, h: jnp.tanh(x + y))
+    first = jnp.zeros((steps, 2), bool)
+    inputs = jnp.ones((steps, 2, 3))
+    return jax.grad(
+        lambda p: kernels.unroll(cell, p, inputs, jnp.zeros((2, 3)), first).sum()
+    )(jnp.eye(3))
+
+
+def _equations(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in inner_programs(equation):
+            yield from _equations(inner)
 
 
 # The linear recurrent unit
@@ -273,10 +389,9 @@ def test_an_output_depends_on_the_window_of_every_block_and_on_nothing_before(
 def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
     window, heads, units, length = 3, 2, 2, 7
     module = Attention(window, heads)
-    rng = np.random.default_rng(0)
-    x = jnp.asarray(rng.normal(size=(1, length, SIZE)), jnp.float32)
+    x = normal(0, 1, length, SIZE)
     resets = jnp.zeros((1, length), bool).at[0, 4].set(True)
-    keys, values = rng.normal(size=(2, 1, window, heads, units)).astype(np.float32)
+    keys, values = np.asarray(normal(1, 2, 1, window, heads, units))
     cache = Cache(keys, values, jnp.array([2]))
     params = randomised(zeros_of(module, x, cache, resets))
     found, after = jax.jit(module.apply)(params, x, cache, resets)
@@ -310,7 +425,7 @@ def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
 
 
 def test_a_gate_is_a_grus_and_begins_near_the_identity():
-    x, y = np.random.default_rng(0).normal(size=(2, 5, SIZE)).astype(np.float32)
+    x, y = np.asarray(normal(0, 2, 5, SIZE))
     gate = Gate(2.0)
     start = jax.jit(gate.init)(jax.random.key(1), x, y)
     params = randomised(start)

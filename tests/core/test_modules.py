@@ -59,28 +59,22 @@ def test_a_module_is_a_value_of_an_axis():
     axes = {"torso": choice(values)}
     again = from_dict(json.loads(json.dumps(to_dict(axes))))
     assert list(again["torso"].values) == values
-    assert labels(values) == [
-        "mlp",
-        "tests.nets:Torso(features=4)",
-        "tests.nets:Torso(features=5)",
-    ]
+    names = [f"tests.nets:Torso(features={number})" for number in (4, 5)]
+    assert labels(values) == ["mlp", *names]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "module"),
-    [
-        ("torso", "tests.nets:Torso(features=7)", nets.Torso(7)),
-        ("torso", "impala", "impala"),
-        ("memory", "LRU(features=32)", networks.memories.LRU(features=32)),
-        ("memory", "lru(features=32)", networks.memories.LRU(features=32)),
-    ],
-)
+FLAGS = [
+    ("torso", "tests.nets:Torso(features=7)", nets.Torso(7)),
+    ("torso", "impala", "impala"),
+    ("memory", "LRU(features=32)", networks.memories.LRU(features=32)),
+    ("memory", "lru(features=32)", networks.memories.LRU(features=32)),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "module"), FLAGS)
 def test_the_command_line_keeps_a_module_or_replaces_it(name, text, module):
     base = small("recurrent_ppo", torso=nets.Policy(2))
-    for words, expected in (
-        ([], getattr(base, name)),
-        ([f"--{name}", text], module),
-    ):
+    for words, expected in (([], getattr(base, name)), ([f"--{name}", text], module)):
         config = flags.read_config(flags.parse(parser(base), words, "train"), base)
         assert getattr(config, name) == expected
 
@@ -109,13 +103,13 @@ def test_what_is_no_module_is_refused_where_the_config_is_made(value, words):
         tiny_config(torso=value)
 
 
-@pytest.mark.parametrize(
-    ("module", "fragment"),
-    [
-        (nets.local(), "a class that no other program can import"),
-        (nets.Holder(lambda x: x), "torso.value is <function <lambda>"),
-    ],
-)
+UNWRITABLE = [
+    (nets.local(), "a class that no other program can import"),
+    (nets.Holder(lambda x: x), "torso.value is <function <lambda>"),
+]
+
+
+@pytest.mark.parametrize(("module", "fragment"), UNWRITABLE)
 def test_what_no_file_can_hold_trains_but_is_not_written(module, fragment):
     config = tiny_config(torso=module)
     assert purerl.resolve(config).torso == module

@@ -138,12 +138,9 @@ def test_divergences_are_distraxs_of_the_decoupled_policies():
     old = _distrax().Normal(target.mean, jnp.exp(target.log_std))
     only_mean = _distrax().Normal(new.mean, jnp.exp(target.log_std))
     only_std = _distrax().Normal(target.mean, jnp.exp(new.log_std))
-    np.testing.assert_allclose(
-        divergence.mean, old.kl_divergence(only_mean), rtol=1e-4, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        divergence.std, old.kl_divergence(only_std), rtol=1e-4, atol=1e-6
-    )
+    for found, policy in ((divergence.mean, only_mean), (divergence.std, only_std)):
+        expected = old.kl_divergence(policy)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_likelihood_is_scipys_with_one_new_parameter_at_a_time():

@@ -1,4 +1,4 @@
-"""Initialisation is orthogonal, Haar distributed and safe on two devices."""
+"""Networks: how they begin, what they compute by name, and in which types."""
 
 import contextlib
 import faulthandler
@@ -18,13 +18,15 @@ from purerl.networks import (
     CategoricalActor,
     Critic,
     GaussianActor,
+    Impala,
+    Nature,
     init_params,
     make_torso,
     orthogonal,
     small_product,
 )
 from purerl.networks.distributions import Gaussian
-from purerl.networks.layers import layer_norm
+from purerl.networks.layers import Conv, layer_norm
 from tests.helpers import slow_but
 
 
@@ -52,19 +54,19 @@ def gram_error(scale, shape, seeds):
     return np.asarray(error(jax.random.split(jax.random.key(0), seeds)))
 
 
-@pytest.mark.parametrize(
-    ("shape", "seeds"),
-    [
-        ((64, 4), 50),  # tall
-        ((4, 64), 50),  # wide
-        # square: the worst conditioned
-        pytest.param((64, 64), 200, marks=pytest.mark.slow),
-        ((3, 3, 4, 16), 50),  # convolution: 36 rows
-        ((3, 3, 1, 16), 50),  # convolution: 9 rows
-        ((5, 1), 20),
-        ((1, 1), 20),
-    ],
-)
+SHAPES = [
+    ((64, 4), 50),  # tall
+    ((4, 64), 50),  # wide
+    # square: the worst conditioned
+    pytest.param((64, 64), 200, marks=pytest.mark.slow),
+    ((3, 3, 4, 16), 50),  # convolution: 36 rows
+    ((3, 3, 1, 16), 50),  # convolution: 9 rows
+    ((5, 1), 20),
+    ((1, 1), 20),
+]
+
+
+@pytest.mark.parametrize(("shape", "seeds"), SHAPES)
 def test_rows_or_columns_are_orthonormal_times_the_scale(shape, seeds):
     scale = np.sqrt(2.0)
     assert gram_error(scale, shape, seeds).max() < 2e-5
@@ -268,3 +270,145 @@ def test_layer_normalisation_of_a_large_mean_keeps_its_bits_on_an_accelerator():
     with traced_for("cuda"):
         found = layer_norm().apply(params, x)
     np.testing.assert_allclose(found, [[-1.0, 1.0, -1.0, 1.0]], rtol=1e-5)
+
+
+# Networks of images, and the types in which torsos compute
+
+ATARI = (84, 84, 4)
+
+
+def count(module, shape=ATARI):
+    """The number of parameters; only shapes are traced."""
+    obs = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    params = jax.eval_shape(module.init, jax.random.key(0), obs)
+    return sum(x.size for x in jax.tree.leaves(params))
+
+
+def test_the_networks_have_the_published_numbers_of_parameters():
+    # Nature's: 84 -> 20 -> 9 -> 7 pixels a side, and two numbers for each unit's norm.
+    assert count(make_torso("nature", ATARI, (8,), "tanh")) == 1_684_128
+    normed = make_torso("nature", ATARI, (8,), "tanh", layer_norm=True)
+    assert count(normed) == 1_684_128 + 2 * (32 + 64 + 64 + 512)
+    # IMPALA's: 84 -> 42 -> 21 -> 11 pixels a side, in fifteen convolutions.
+    assert count(make_torso("impala", ATARI, (8,), "tanh")) == 1_089_232
+
+
+CONVOLUTIONS = [
+    ((), (10, 10, 4), 3, 1, "VALID"),
+    ((3,), (10, 10, 4), 3, 1, "VALID"),
+    ((), (5, 7, 2), 3, 1, "SAME"),
+    ((), (6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
+    ((), (12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
+    ((), (12, 9, 3), 4, 2, "SAME"),
+    ((3,), (12, 9, 3), 4, 2, "SAME"),
+    ((), (9, 8, 2), 8, 4, "VALID"),
+    ((3,), (3, 3, 2), 1, 2, "SAME"),
+]
+
+
+@pytest.mark.parametrize(("lead", "shape", "size", "stride", "padding"), CONVOLUTIONS)
+def test_convolutions_and_their_gradients_are_flaxs(lead, shape, size, stride, padding):
+    """Of one agent, and of several in a `vmap`."""
+    theirs = nn.Conv(5, (size, size), stride, padding)
+    ours = Conv(5, size, stride, padding)
+    obs = jax.random.normal(jax.random.key(0), (*lead, 4, *shape))
+    keys = jax.random.split(jax.random.key(1), lead) if lead else jax.random.key(1)
+    init = jax.vmap(theirs.init) if lead else theirs.init
+    params = jax.jit(init)(keys, obs)
+    # The parameters are no zeros, so that a bias that is lost is seen.
+    params = jax.tree.map(
+        lambda x: x + jnp.cos(jnp.arange(x.size)).reshape(x.shape), params
+    )
+
+    def outputs_and_gradients(module):
+        def loss(params, obs):
+            y = module.apply(params, obs)
+            return (y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum(), y
+
+        both = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
+        (_, y), gradients = jax.jit(jax.vmap(both) if lead else both)(params, obs)
+        return y, gradients
+
+    expected = outputs_and_gradients(theirs)
+    found = outputs_and_gradients(ours)
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-4)
+    with traced_for("cuda"):
+        chex.assert_trees_all_equal(outputs_and_gradients(ours), expected)
+    shapes = jax.eval_shape(ours.init, jax.random.key(0), jnp.zeros((1, *shape)))
+    known = jax.eval_shape(theirs.init, jax.random.key(0), jnp.zeros((1, *shape)))
+    assert shapes == known
+
+
+def normalise(x):
+    """Layer normalisation over the last axis, as it begins: scale 1, shift 0."""
+    mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / np.sqrt(var + 1e-6)
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_impalas_network_is_what_its_figure_says(layer_norm):
+    module = Impala((3, 2), 1, 4, layer_norm=layer_norm)
+    obs = jax.random.normal(jax.random.key(0), (1, 5, 5, 2))
+    params = init_params(jax.random.key(1), {"torso": (module, [obs])})["torso"]
+    layers = params["params"]
+    norm = normalise if layer_norm else (lambda x: x)
+    convolutions = iter(range(6))
+
+    def conv(x):
+        layer = layers[f"Conv_{next(convolutions)}"]
+        return nn.Conv(len(layer["bias"]), (3, 3)).apply({"params": layer}, x)
+
+    x = obs
+    for _ in range(2):
+        x = nn.max_pool(conv(x), (3, 3), (2, 2), ((1, 1), (1, 1)))
+        x = x + conv(relu(norm(conv(relu(norm(x))))))
+    x = nn.Dense(4).apply({"params": layers["Dense_0"]}, relu(norm(x)).reshape(1, -1))
+    found = jax.jit(module.apply)(params, obs)
+    np.testing.assert_allclose(found, relu(norm(x)), rtol=1e-4, atol=1e-5)
+
+
+def test_natures_network_is_its_convolutions():
+    module = Nature(dense_size=3)
+    obs = jax.random.uniform(jax.random.key(0), (1, 36, 36, 1))
+    params = init_params(jax.random.key(1), {"torso": (module, [obs])})["torso"]
+    layers, x = params["params"], obs
+    for index, (units, size, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1))):
+        conv = nn.Conv(units, (size, size), stride, "VALID")
+        x = relu(conv.apply({"params": layers[f"Conv_{index}"]}, x))
+    dense = nn.Dense(3).apply({"params": layers["Dense_0"]}, x.reshape(1, -1))
+    found = jax.jit(module.apply)(params, obs)
+    np.testing.assert_allclose(found, relu(dense), rtol=1e-4)
+    # Orthogonal, of gain sqrt(2): the convolution's window is a row of 16 numbers.
+    kernel = np.asarray(layers["Conv_2"]["kernel"]).reshape(-1, 64)
+    np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(64), atol=1e-4)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_bfloat16_is_each_product_rounded_and_features_are_float32(layer_norm):
+    obs = jax.random.normal(jax.random.key(0), (7, 5))
+    torso = make_torso(
+        "mlp", (5,), (6, 4), "relu", layer_norm=layer_norm, dtype=jnp.bfloat16
+    )
+    params = init_params(jax.random.key(1), {"torso": (torso, [obs])})["torso"]
+    exact = make_torso("mlp", (5,), (6, 4), "relu", layer_norm=layer_norm)
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        params, jax.eval_shape(exact.init, jax.random.key(1), obs)
+    )
+
+    def rounded(x):
+        return np.asarray(jnp.asarray(x, jnp.bfloat16).astype(jnp.float32))
+
+    x = rounded(obs)
+    for index in range(2):
+        kernel = rounded(params["params"][f"Dense_{index}"]["kernel"])
+        x = rounded(x @ kernel)
+        x = rounded(relu(normalise(x) if layer_norm else x))
+    found = jax.jit(torso.apply)(params, obs)
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, rounded(found))  # eight bits of mantissa
+    np.testing.assert_allclose(found, x, rtol=2e-2, atol=1e-2)
+    assert np.abs(found - jax.jit(exact.apply)(params, obs)).max() > 1e-4

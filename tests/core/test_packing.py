@@ -1,5 +1,6 @@
 """Arrays side by side in one: the same bits come out, and a loop writes once."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,25 +62,22 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
         assert len(loop.outvars) - num_carried(loop) == arrays
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
-        pytest.param("ppo", {}, marks=pytest.mark.slow),
-        pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
-    ],
-)
+RUNS = [
+    ("pqn", {"num_envs": 4, "num_steps": 6}),  # six steps are turns of two
+    pytest.param("ppo", {}, marks=pytest.mark.slow),
+    pytest.param("ppo", {"env": "Pendulum-v1"}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), RUNS)
 def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(name, changes):
     config = small(name, num_evaluations=1, **changes)
     keys = jax.vmap(jax.random.key)(np.arange(2))
     known = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
     with traced_for("cuda"):
         found = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        (found.metrics, found.evaluation),
-        (known.metrics, known.evaluation),
-    )
+    pair = ((x.metrics, x.evaluation) for x in (found, known))
+    chex.assert_trees_all_close(*pair, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("due", [True, False])

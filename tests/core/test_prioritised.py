@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl.replay import batches, prioritised
-from tests.helpers import slow_but
+from tests.helpers import assert_same_bits, slow_but
 
 add = jax.jit(prioritised.add, static_argnames=("num", "capacity", "margin"))
 sample = jax.jit(prioritised.sample, static_argnames="capacity")
@@ -19,7 +19,7 @@ PLAIN = {"exponent": 1.0, "eps": 0.0}
 
 def empty(capacity):
     """The priorities of an empty buffer."""
-    return prioritised.grow(jnp.zeros(capacity), jnp.float32(1))
+    return with_values(np.zeros(capacity))
 
 
 def leaves(priorities, capacity):
@@ -40,11 +40,7 @@ def check_sums(priorities, capacity):
 
 def with_values(values):
     """Priorities of a full buffer whose item `i` has the `i`-th value."""
-    capacity = len(values)
-    priorities = empty(capacity)
-    priorities = add(priorities, jnp.uint32(0), capacity, capacity)
-    numbers = jnp.arange(capacity, dtype=jnp.uint32)
-    return update(priorities, numbers, jnp.asarray(values), capacity, **PLAIN)
+    return prioritised.grow(jnp.asarray(values, jnp.float32), jnp.float32(1))
 
 
 # The tree
@@ -74,11 +70,8 @@ def test_the_tree_is_that_of_a_plain_list(capacity):
     check_sums(priorities, capacity)
     assert float(priorities.largest) == pytest.approx(largest)
     # Grown from its leaves it is the same tree, bit for bit.
-    grown = prioritised.grow(
-        prioritised.leaves_of(priorities, capacity), priorities.largest
-    )
-    for one, other in zip(grown.levels, priorities.levels, strict=True):
-        np.testing.assert_array_equal(one, other)
+    below = prioritised.leaves_of(priorities, capacity)
+    assert_same_bits(prioritised.grow(below, priorities.largest), priorities)
 
 
 @pytest.mark.slow
@@ -100,31 +93,25 @@ def test_sums_do_not_remember_what_was_there_before():
 def test_priority_is_the_power_of_the_error():
     # (|-3| + 1)^0.5 = 2, (0 + 1)^0.5 = 1, (8 + 1)^0.5 = 3.
     priorities = with_values(np.ones(3, np.float32))
-    after = update(
-        priorities,
-        jnp.arange(3, dtype=jnp.uint32),
-        jnp.array([-3.0, 0.0, 8.0]),
-        3,
-        exponent=0.5,
-        eps=1.0,
-    )
+    numbers, errors = jnp.arange(3, dtype=jnp.uint32), jnp.array([-3.0, 0.0, 8.0])
+    after = update(priorities, numbers, errors, 3, exponent=0.5, eps=1.0)
     np.testing.assert_allclose(leaves(after, 3), [2, 1, 3], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("capacity", "num", "margin"),
-    [
-        (10, 2, 0),
-        (10, 2, 4),
-        (11, 2, 4),  # Not a multiple.
-        (11, 3, 6),
-        (16, 8, 4),  # Several steps a round: num > margin.
-        (9, 3, 6),
-        (7, 3, 6),  # Rounds replace items before they are complete.
-        (8, 8, 4),  # A round fills the buffer.
-        (5, 1, 4),
-    ],
-)
+WINDOWS = [
+    (10, 2, 0),
+    (10, 2, 4),
+    (11, 2, 4),  # Not a multiple.
+    (11, 3, 6),
+    (16, 8, 4),  # Several steps a round: num > margin.
+    (9, 3, 6),
+    (7, 3, 6),  # Rounds replace items before they are complete.
+    (8, 8, 4),  # A round fills the buffer.
+    (5, 1, 4),
+]
+
+
+@pytest.mark.parametrize(("capacity", "num", "margin"), WINDOWS)
 def test_only_items_whose_window_is_complete_can_be_drawn(capacity, num, margin):
     priorities = empty(capacity)
     for added in range(0, 5 * capacity, num):
@@ -191,26 +178,14 @@ def test_rounding_never_leads_to_an_item_of_zero_priority():
         values = np.exp(rng.normal(scale=6, size=300)).astype(np.float32)
         values[rng.random(300) < 0.5] = 0
         bits = jax.random.bits(jax.random.key(seed), (512,)) | jnp.uint32(0xFFFF0000)
-        drawn = sample(with_zeros(values), bits, jnp.uint32(300), 300)
+        drawn = sample(with_values(values), bits, jnp.uint32(300), 300)
         assert (values[np.asarray(drawn.numbers)] > 0).all()
-
-
-def with_zeros(values):
-    """As `with_values`, which has no zeros: `update` keeps items that are there."""
-    priorities = with_values(values)
-    level = jnp.asarray(np.pad(values, (0, -len(values) % 8)).reshape(-1, 8))
-    levels = [level]
-    for above in priorities.levels[1:]:
-        sums = np.asarray(levels[-1]).astype(np.float32).sum(-1)
-        size = above.size
-        levels.append(jnp.asarray(np.pad(sums, (0, size - len(sums))).reshape(-1, 8)))
-    return priorities._replace(levels=tuple(levels))
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_without_a_sum_the_numbers_still_lie_in_the_buffer(value):
     # A network that diverged, or a draw from nothing, must not read other memory.
-    priorities = with_zeros(np.full(11, value, np.float32))
+    priorities = with_values(np.full(11, value, np.float32))
     bits = jax.random.bits(jax.random.key(0), (64,))
     numbers = sample(priorities, bits, jnp.uint32(30), 11).numbers
     assert set(np.asarray(numbers).tolist()) <= set(range(30 - 11, 30))
@@ -231,18 +206,13 @@ def test_per_exponent_sign():
 
 @pytest.mark.parametrize("added", [0, 10, 50, 100, 200])
 def test_the_importance_exponent_grows_to_one_over_the_run(added):
-    config = purerl.DQNConfig(
-        prioritised=True,
-        importance_exponent=0.4,
-        num_envs=1,
-        buffer_size=8,
-        batch_size=64,
-    )
+    sizes = {"num_envs": 1, "buffer_size": 8, "batch_size": 64}
+    config = purerl.DQNConfig(prioritised=True, importance_exponent=0.4, **sizes)
     unread = [lambda *args: None] * 2
     # 100 items come in the whole run.
     replayed = batches.make_replay(config, None, *unread, total=100, margin=0)
-    tree = prioritised.grow(jnp.array([1.0] * 7 + [3.0]), jnp.float32(3))
     noise = replayed.draw(jax.random.key(0), ())
+    tree = with_values([1.0] * 7 + [3.0])
     _, weight = replayed.sample(tree, noise, jnp.uint32(added))
     beta = 0.4 + 0.6 * min(added / 100, 1.0)
     np.testing.assert_allclose([weight.min(), weight.max()], [3**-beta, 1], rtol=1e-5)

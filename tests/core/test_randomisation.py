@@ -2,6 +2,7 @@
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from purerl.envs.cartpole import CartPole
 from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, LogUniform, Uniform
+from tests.envs.episodes import played
 from tests.helpers import assert_same_bits, tiny_config
 
 DRAWS = 4_000
@@ -61,19 +63,13 @@ def test_numbers_stay_within_an_episode_and_change_with_the_next_one(per):
     env = resolve_env(config)
     params = bind_params(env, config.env_params)
 
-    @jax.jit
-    @jax.vmap
-    def play(key):
-        def body(state, key):
-            before = drawn_params(state)
-            _, state, _, *flags, _ = env.step(key, state, jnp.int32(1), params)
-            return state, (before, drawn_params(state), flags[0] | flags[1])
-
-        state = env.reset(key, params)[1]
-        return jax.lax.scan(body, state, jax.random.split(key, 60))[1]
-
-    before, after, ends = play(jax.random.split(jax.random.key(0), 32))
-    before, after = (jax.tree.map(np.asarray, x) for x in (before, after))
+    actions = jnp.ones(60, jnp.int32)
+    play = jax.jit(jax.vmap(lambda key: played(env, params, key, 60, actions)))
+    (_, first), steps = play(jax.random.split(jax.random.key(0), 32))
+    ends = np.asarray(steps.terminated | steps.truncated)
+    after = jax.tree.map(np.asarray, drawn_params(steps.state))
+    begun = drawn_params(first)
+    before = {n: np.c_[begun[n], x[:, :-1]] for n, x in after.items()}
     assert ends.sum(1).min() >= 4
     # Environments differ, and rows never mix.
     assert len(np.unique(before["gravity"][:, 0])) == 32
@@ -134,7 +130,6 @@ def test_constant_distributions_are_the_plain_numbers_bit_for_bit():
 @pytest.mark.slow(optimised=False)
 def test_vmapped_ranges_are_each_of_them():
     config = tiny_config(env_params=RANGES)
-    train = jax.jit(purerl.make_train(config))
     overrides = {
         "env_params.length.low": jnp.array([0.1, 0.4]),
         "env_params.length.high": jnp.array([0.2, 3.0]),
@@ -142,13 +137,11 @@ def test_vmapped_ranges_are_each_of_them():
     batch = jax.vmap(purerl.make_train(config), in_axes=(None, 0))
     key = jax.random.key(0)
     together = jax.jit(batch)(key, overrides)
-    one = train(key, {name: value[1] for name, value in overrides.items()})
-    for mine, theirs in zip(
-        jax.tree.leaves((together.metrics, together.evaluation)),
-        jax.tree.leaves((one.metrics, one.evaluation)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(mine[1], theirs, rtol=2e-4, atol=1e-5)
+    second = {name: value[1] for name, value in overrides.items()}
+    one = jax.jit(purerl.make_train(config))(key, second)
+    found = jax.tree.map(lambda x: x[1], (together.metrics, together.evaluation))
+    expected = one.metrics, one.evaluation
+    chex.assert_trees_all_close(found, expected, rtol=2e-4, atol=1e-5)
     lengths = together.state.envs.state.drawn["length"]
     assert (lengths[0] <= 0.2).all() and (lengths[1] >= 0.4).all()
 
@@ -156,8 +149,7 @@ def test_vmapped_ranges_are_each_of_them():
 def test_evaluations_draw_for_every_episode():
     """Episodes of one step whose return is the number that was drawn."""
     config = tiny_config(
-        env="probe/constant-reward",
-        env_params={"reward": Uniform(1.0, 3.0)},
+        env="probe/constant-reward", env_params={"reward": Uniform(1.0, 3.0)}
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     returns = np.asarray(result.evaluation["episode_return"])
@@ -205,17 +197,17 @@ def test_distributions_and_tables_are_written_and_read_back(tmp_path):
     assert read == {"length": Uniform(0.4, 0.6), "gravity": Choice((9, 12))}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
-        ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
-        ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
-        ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
-        ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
-        (TABLE | {"length": SHORT}, UNEQUAL),
-    ],
-)
+REFUSED = [
+    ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
+    ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
+    ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
+    ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
+    ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
+    (TABLE | {"length": SHORT}, UNEQUAL),
+]
+
+
+@pytest.mark.parametrize(("numbers", "words"), REFUSED)
 def test_what_cannot_be_drawn_from_is_refused(numbers, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(tiny_config(env_params=numbers))
@@ -224,14 +216,14 @@ def test_what_cannot_be_drawn_from_is_refused(numbers, words):
 STICKY = {"env_wrappers": ("StickyActions",)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "name", "value", "words"),
-    [
-        ({}, "length", Uniform(0.4, 0.6), "Put the distribution into the config"),
-        ({"env_params": TABLE}, "length", SHORT, UNEQUAL),
-        (STICKY, "sticky_probability", 25.0, "must lie between 0 and 1, got 25"),
-    ],
-)
+REFUSED_OVERRIDES = [
+    ({}, "length", Uniform(0.4, 0.6), "Put the distribution into the config"),
+    ({"env_params": TABLE}, "length", SHORT, UNEQUAL),
+    (STICKY, "sticky_probability", 25.0, "must lie between 0 and 1, got 25"),
+]
+
+
+@pytest.mark.parametrize(("fields", "name", "value", "words"), REFUSED_OVERRIDES)
 def test_an_override_that_cannot_be_drawn_from_is_refused(fields, name, value, words):
     train = purerl.make_train(tiny_config(**fields))
     with pytest.raises(ConfigError, match=words):
@@ -257,13 +249,6 @@ def test_a_randomised_environment_keeps_the_contract(kind):
 # Choices of one group: rows of a table that are drawn together
 
 
-def drawn(env, params, number=DRAWS):
-    """Numbers by name `[number]` of as many resets."""
-    keys = jax.random.split(jax.random.key(0), number)
-    draw = jax.jit(jax.vmap(lambda key: drawn_params(env.reset(key, params)[1])))
-    return {name: np.asarray(value) for name, value in draw(keys).items()}
-
-
 def rows(numbers, *names):
     """Rows that were drawn, and how often each of them was."""
     found, counts = np.unique(
@@ -281,7 +266,9 @@ def test_other_groups_and_choices_are_independent_of_the_table():
         "force_mag": Choice((5.0, 6.0, 7.0, 8.0)),
         "tau": Choice((0.01, 0.02, 0.03, 0.04)),
     }
-    numbers = drawn(env, bind_params(env, TABLE | other))
+    params = bind_params(env, TABLE | other)
+    reset = jax.vmap(lambda key: drawn_params(env.reset(key, params)[1]))
+    numbers = jax.jit(reset)(jax.random.split(jax.random.key(0), DRAWS))
     assert set(rows(numbers, "masscart", "length")[0]) == ROWS
     for pair in itertools.combinations(("length", *other), 2):
         found, counts = rows(numbers, *pair)

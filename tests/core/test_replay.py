@@ -4,6 +4,7 @@ from collections import deque
 from functools import partial
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,12 +103,10 @@ def test_contents_are_those_of_a_queue_after_every_round(capacity, num):
         # As many as fit, of which the first are not there to begin with.
         numbers = np.arange(after - capacity, after).astype(np.uint32)
         found = gather(buffer, numbers)
-        for name, got, want in zip(
-            Step._fields, found, zip(*queue, strict=True), strict=True
-        ):
-            got, want = np.asarray(got)[-there:], np.stack(want)
-            assert got.dtype == want.dtype, name  # Bytes stay bytes, flags flags.
-            np.testing.assert_array_equal(got, want, err_msg=name)
+        got = Step(*(np.asarray(x)[-there:] for x in found))
+        want = Step(*map(np.stack, zip(*queue, strict=True)))
+        # Bytes stay bytes, flags flags.
+        chex.assert_trees_all_equal(got, want, strict=True)
         again = numbers_again(numbers, jnp.uint32(after), capacity)
         np.testing.assert_array_equal(again[-there:], numbers[-there:])
 
@@ -187,15 +186,9 @@ def test_windows_equal_a_plain_loop_over_everything_that_happened(n, sizes):
 def test_batches_are_windows_of_what_has_happened_up_to_the_newest(prioritised, added):
     # An incomplete window would go on in what was overwritten a whole buffer ago.
     n, num_envs, capacity = 3, 2, 16
-    config = purerl.DQNConfig(
-        n_step=n,
-        num_envs=num_envs,
-        buffer_size=capacity,
-        batch_size=1_000,
-        gamma=0.5,
-        total_timesteps=400,
-        prioritised=prioritised,
-    )
+    sizes = {"buffer_size": capacity, "batch_size": 1_000, "total_timesteps": 400}
+    config = purerl.DQNConfig(n_step=n, num_envs=num_envs, gamma=0.5, **sizes)
+    config = config.replace(prioritised=prioritised)
     drawn = batches.of_steps(config, None)
     steps = random_steps(0, added)
     buffer, priorities = filled(steps, capacity, num_envs), drawn.grow(drawn.init())
@@ -212,11 +205,10 @@ def test_batches_are_windows_of_what_has_happened_up_to_the_newest(prioritised, 
         reward, discount, last, terminated = slow_window(
             steps, number, n, num_envs, 0.5
         )
-        np.testing.assert_allclose(
-            batch.reward[50 * place], reward, rtol=1e-5, atol=1e-6
-        )
-        np.testing.assert_array_equal(batch.next_obs[50 * place], last)
-        assert batch.discount[50 * place] == (0 if terminated else discount)
+        found = jax.tree.map(lambda x, at=50 * place: x[at], batch)
+        np.testing.assert_allclose(found.reward, reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(found.next_obs, last)
+        assert found.discount == (0 if terminated else discount)
 
 
 @pytest.mark.parametrize("n", [1, 3])

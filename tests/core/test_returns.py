@@ -47,11 +47,8 @@ def test_gae_equals_a_plain_loop_over_random_flags(seed, gae_lambda):
         ends = terminated[t, b] or truncated[t, b]
         return delta + (0.0 if ends else gamma * gae_lambda * following)
 
-    actual = gae(
-        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-    )
+    arrays = map(jnp.asarray, (reward, value, next_value, terminated, truncated))
+    actual = gae(*arrays, gamma=gamma, gae_lambda=gae_lambda)
     np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
 
 
@@ -70,11 +67,8 @@ def test_q_lambda_equals_a_plain_loop_over_random_flags(seed, trace_decay):
         beyond = (1 - trace_decay) * own + trace_decay * following
         return float(reward[t, b]) + gamma * beyond
 
-    actual = q_lambda(
-        *map(jnp.asarray, (reward, next_value, terminated, truncated)),
-        gamma=gamma,
-        trace_decay=trace_decay,
-    )
+    arrays = map(jnp.asarray, (reward, next_value, terminated, truncated))
+    actual = q_lambda(*arrays, gamma=gamma, trace_decay=trace_decay)
     np.testing.assert_allclose(actual, backwards(reward.shape, step), atol=1e-5)
 
 

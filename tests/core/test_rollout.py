@@ -72,18 +72,18 @@ def python_loop(stepper, key, steps=STEPS, num_envs=ENVS):
     rows, episodes = [], []
     for b in range(num_envs):
         obs, state = start(reset[b], params)
-        total, length = 0.0, 0
+        rewards = []
         for t in range(steps):
             coin = coins[t, b]
-            after, state, reward, terminated, truncated, info = step(
+            after, state, reward, *flags, info = step(
                 keys_env[t, b], state, coin, params
             )
             final = info["final_observation"]
-            rows.append((t, b, obs, coin, reward, final, terminated, truncated))
-            total, length = total + float(reward), length + 1
-            if terminated or truncated:
-                episodes.append((total, length))
-                total, length = 0.0, 0
+            rows.append((t, b, obs, coin, reward, final, *flags))
+            rewards.append(float(reward))
+            if any(flags):
+                episodes.append((sum(rewards), len(rewards)))
+                rewards = []
             obs = after
     return rows, episodes
 

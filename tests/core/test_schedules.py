@@ -139,18 +139,12 @@ def test_a_number_moves_wherever_it_stands_and_is_among_the_metrics():
 
 def test_what_moves_by_itself_is_among_the_metrics():
     """DQN's step size falls with gradient steps, which begin after three updates."""
-    config = purerl.DQNConfig(
-        total_timesteps=1000,
-        num_envs=1,
-        rounds_per_update=100,
-        learning_starts=301,
-        learning_rate=0.1,
-        anneal_learning_rate=True,
-        prioritised=True,
-        importance_exponent=0.5,
-        epsilon_fraction=0.4,
-        epsilon_end=0.2,
-    )
+    sizes = {"total_timesteps": 1000, "num_envs": 1, "rounds_per_update": 100}
+    learned = {"learning_starts": 301, "learning_rate": 0.1}
+    weighed = {"prioritised": True, "importance_exponent": 0.5}
+    explored = {"epsilon_fraction": 0.4, "epsilon_end": 0.2}
+    config = purerl.DQNConfig(**sizes, **learned, **weighed, **explored)
+    config = config.replace(anneal_learning_rate=True)
     metrics = moving(config, 10)
     done = np.maximum(0, 100 * np.arange(10) - 300) / 700
     expected = {
@@ -163,12 +157,9 @@ def test_what_moves_by_itself_is_among_the_metrics():
         np.testing.assert_allclose(metrics[name], values, rtol=1e-5, err_msg=name)
     constant = {"epsilon_schedule": "constant", "anneal_learning_rate": False}
     assert moving(config.replace(prioritised=False, **constant), 10) == {}
-    by_schedule = config.replace(
-        epsilon_schedule="constant", epsilon_end=Linear(1.0, 0.0)
-    )
-    np.testing.assert_allclose(
-        moving(by_schedule, 10)["epsilon"], 1 - np.arange(10) / 10, rtol=1e-5
-    )
+    own = {"epsilon_schedule": "constant", "epsilon_end": Linear(1.0, 0.0)}
+    found = moving(config.replace(**own), 10)["epsilon"]
+    np.testing.assert_allclose(found, 1 - np.arange(10) / 10, rtol=1e-5)
     assert "epsilon" not in moving(config.replace(noisy=True), 10)
 
 

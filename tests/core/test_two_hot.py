@@ -27,11 +27,8 @@ def test_squeezing_is_its_formula_and_unsqueezing_its_inverse():
 @pytest.mark.parametrize("at", [0.0, -0.0, 1e-6, -1e-6])
 def test_slopes_at_zero_are_those_beside_it(at):
     """By `sign` and `abs`, which are flat there, they were 0.001, 0 and 0."""
-    curves = (
-        small_networks.squeeze,
-        small_networks.unsqueeze,
-        small_networks.signed_log,
-    )
+    own = small_networks
+    curves = own.squeeze, own.unsqueeze, own.signed_log
     slopes = [jax.grad(curve)(at) for curve in curves]
     np.testing.assert_allclose(slopes, [0.501, 1 / 0.501, 1.0], rtol=1e-4)
 

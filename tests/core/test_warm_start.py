@@ -1,5 +1,6 @@
 """Warm starts, hooks and frozen parts: what they refuse, and under `vmap`."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,12 +65,8 @@ def test_vmapped_starts_are_those_of_each_agent(agents):
     alone = jax.jit(purerl.make_train(CONFIG))
     for lane in range(2):
         single = alone(jax.random.key(7), *one((overrides, networks), lane))
-        for x, y in zip(
-            jax.tree.leaves(single.state.params),
-            jax.tree.leaves(one(both.state.params, lane)),
-            strict=True,
-        ):
-            np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+        found, expected = one(both.state.params, lane), single.state.params
+        chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=2e-5)
 
 
 def test_parts_of_networks_are_taken_over_and_the_rest_is_fresh(agents):
@@ -112,10 +109,8 @@ def test_a_frozen_layer_keeps_its_bits_under_weight_decay(flat):
     moves, state = optim.update(grads, state, params)
     new = jax.tree.map(lambda p, m: p + m, params, moves)
     new = restore(new) if restore else new
-    np.testing.assert_array_equal(
-        np.asarray(new["a"]).view(np.uint32),
-        np.array([-0.0, 3.0], np.float32).view(np.uint32),
-    )
+    bits = [np.asarray(x).view(np.uint32) for x in (new["a"], jnp.array([-0.0, 3.0]))]
+    np.testing.assert_array_equal(*bits)
     # Adam's first step is the step size, and the decay 0.1 * 0.5 of the weight.
     np.testing.assert_allclose(new["b"], [1 - 0.1 - 0.05, 2 - 0.1 - 0.1], rtol=1e-5)
     assert float(optimiser.grad_norm(state)) == 5.0

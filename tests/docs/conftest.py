@@ -1,5 +1,8 @@
 """What a page registers is gone after its tests: other tests list the registries."""
 
+from contextlib import ExitStack
+from unittest.mock import patch
+
 import pytest
 
 from purerl.algorithms import ALGORITHMS
@@ -14,8 +17,7 @@ from purerl.schedules import SCHEDULES
 def registries():
     tables = (registry._ENTRIES, ALGORITHMS, LOSSES, OPTIMISERS)
     tables += (SCHEDULES, DISTRIBUTIONS)
-    before = [dict(table) for table in tables]
-    yield
-    for table, entries in zip(tables, before, strict=True):
-        table.clear()
-        table.update(entries)
+    with ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(patch.dict(table))
+        yield

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from unittest.mock import patch
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,35 +17,28 @@ from tests.docs.pages import ROOT, load
 from tests.helpers import eventually
 
 FOLDER = ROOT / "examples"
-NAMES = (
-    *("own_environment", "own_algorithm", "own_loss", "own_term", "own_metric"),
-    *("own_fitness", "own_search", "own_loop", "many_seeds", "figure", "deploy"),
-    *("self_tuning", "level_replay", "single_file_ppo"),
-)
+ELSEWHERE = {"single_file_ppo"}  # in tests/algorithms/test_single_file.py
 
 
 @pytest.fixture
 def example(request):
-    known = set(ALGORITHMS)
-    if request.param == "deploy":
+    """The example after which a test is named."""
+    name = request.function.__name__.removeprefix("test_")
+    if name == "deploy":
         pytest.importorskip("jax2onnx", reason="an extra")
         pytest.importorskip("onnxruntime", reason="an extra")
-    module = load(FOLDER / f"{request.param}.py")
-    yield module
+    with patch.dict(ALGORITHMS):
+        module = load(FOLDER / f"{name}.py")
+        yield module
     del sys.modules[module.__name__]
-    for name in set(ALGORITHMS) - known:
-        del ALGORITHMS[name]
-
-
-def of(name):
-    return pytest.mark.parametrize("example", [name], indirect=True)
 
 
 def test_all_of_them_are_tested():
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(NAMES)
+    there = {path.stem for path in FOLDER.glob("*.py")}
+    assert ELSEWHERE < there
+    assert {f"test_{name}" for name in there - ELSEWHERE} < set(globals())
 
 
-@of("own_loop")
 def test_own_loop(example, capsys):
     size = {"num_envs": 2, "num_steps": 16, "num_minibatches": 2, "hidden_sizes": (4,)}
     state, metrics = example.main(steps=128, **size)
@@ -51,16 +46,13 @@ def test_own_loop(example, capsys):
     whole = jax.jit(purerl.make_train(config))(jax.random.key(0))
     assert state.update == whole.state.update == 4
     params = state.params, whole.state.params
-    for one, other in zip(*map(jax.tree.leaves, params), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    chex.assert_trees_all_close(*params, rtol=1e-4, atol=1e-6)
     assert metrics["env_steps"] == 128
-    assert (
-        "100 episodes, deterministic policy after update 4" in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "100 episodes, deterministic policy after update 4" in said
 
 
 @pytest.mark.slow
-@of("many_seeds")
 def test_many_seeds(example, capsys):
     returns = np.sort(example.main(seeds=4, steps=4_096))
     rows = capsys.readouterr().out.splitlines()
@@ -70,7 +62,6 @@ def test_many_seeds(example, capsys):
 
 
 @pytest.mark.slow
-@of("own_environment")
 def test_own_environment(example, tmp_path, capsys):
     scores = example.main(out=tmp_path)
     assert scores[0] == 50 and scores[2] < 40  # Nobody falls where there is no wind.
@@ -83,7 +74,6 @@ def test_own_environment(example, tmp_path, capsys):
 
 
 @pytest.mark.slow(optimised=False)
-@of("own_algorithm")
 def test_own_algorithm(example, tmp_path, capsys):
     size = {"num_envs": 4, "num_steps": 16, "hidden_sizes": (4,)}
     purerl.check(example.ReinforceConfig(**size, total_timesteps=3 * 64))
@@ -91,16 +81,11 @@ def test_own_algorithm(example, tmp_path, capsys):
     sweep = example.main(steps=64 * 40, out=tmp_path / "sweep", **options)
     assert capsys.readouterr().out.count("0.01") >= 1
     # Action 1 is worth 1, action 0 -1: the greater step size alone has learned it.
-    scores = sweep.scores("episode_return")
-    assert (
-        scores.sel(learning_rate=1e-2).min()
-        > 0.5
-        > scores.sel(learning_rate=1e-3).max()
-    )
+    by_rate = sweep.scores("episode_return").sel
+    assert by_rate(learning_rate=1e-2).min() > 0.5 > by_rate(learning_rate=1e-3).max()
 
 
 @pytest.mark.slow
-@of("deploy")
 def test_deploy(example, tmp_path, capsys):
     size = {"hidden_sizes": (16,), "num_evaluations": 1}
     returns = example.main(steps=4_096, episodes=3, out=tmp_path / "run", **size)
@@ -114,7 +99,6 @@ def test_deploy(example, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@of("own_loss")
 def test_own_loss(example, capsys):
     moved = example.main(updates=4)
     assert np.all(np.diff(moved) < 0)  # the larger beta, the nearer the policy stays
@@ -124,7 +108,6 @@ def test_own_loss(example, capsys):
 
 
 @pytest.mark.slow
-@of("own_term")
 def test_own_term(example, capsys):
     swept, error = example.main(updates=4)
     distance = np.asarray(swept["near_policies"].mean(1))
@@ -141,8 +124,7 @@ own_fitness.main(steps=2_048, population=2, generations=9, out={!r})
 
 
 @pytest.mark.slow
-@of("own_fitness")
-def test_own_fitness_goes_on_after_a_kill(example, tmp_path, capsys):
+def test_own_fitness(example, tmp_path, capsys):
     out = tmp_path / "steady"
     words = [sys.executable, "-c", KILLED.format(str(out))]
     child = subprocess.Popen(words, cwd=ROOT)
@@ -161,7 +143,6 @@ def test_own_fitness_goes_on_after_a_kill(example, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@of("own_metric")
 def test_own_metric(example, tmp_path, capsys):
     run = example.main(steps=8_192, out=tmp_path / "run", progress=False)
     paid, returns = run.metrics["shaped_return"], run.metrics["episode_return"]
@@ -173,7 +154,6 @@ def test_own_metric(example, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@of("figure")
 def test_figure(example, tmp_path, capsys):
     size = {"steps": 4_096, "seeds": 2, "out": str(tmp_path), "progress": False}
     frame = example.main(**size)
@@ -185,7 +165,6 @@ def test_figure(example, tmp_path, capsys):
     assert example.main(**size).equals(frame)  # Nothing is trained again.
 
 
-@of("own_search")
 @pytest.mark.slow
 def test_own_search(example, tmp_path, capsys):
     example.AGENTS, example.REQUESTS = 2, 4
@@ -198,7 +177,6 @@ def test_own_search(example, tmp_path, capsys):
 
 
 @pytest.mark.slow(optimised=False)
-@of("self_tuning")
 def test_self_tuning(example, capsys):
     found = example.main(steps=8_192, seeds=2)
     assert set(found) == set(example.NAMES)
@@ -209,7 +187,6 @@ def test_self_tuning(example, capsys):
 
 
 @pytest.mark.slow
-@of("level_replay")
 def test_level_replay(example, capsys):
     solved = example.main(steps=16_000)
     assert len(solved) == 2 and all(0 <= share <= 1 for share in solved)

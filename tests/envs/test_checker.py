@@ -276,15 +276,15 @@ def test_a_broken_environment_is_found(broken, sentence):
         envs.check(broken())
 
 
-@pytest.mark.parametrize(
-    ("env", "options", "words"),
-    [
-        (3, {}, "int without reset, step, default_params"),
-        ("CartPole-v1", {}, r"make the .* first: envs.make\('CartPole-v1'"),
-        (Walk(), {"params": {"stride": 0.5}}, "params of Walk must be a WalkParams"),
-        (Walk(), {"num_steps": 0}, "num_steps must be at least 1, got 0"),
-    ],
-)
+UNCHECKABLE = [
+    (3, {}, "int without reset, step, default_params"),
+    ("CartPole-v1", {}, r"make the .* first: envs.make\('CartPole-v1'"),
+    (Walk(), {"params": {"stride": 0.5}}, "params of Walk must be a WalkParams"),
+    (Walk(), {"num_steps": 0}, "num_steps must be at least 1, got 0"),
+]
+
+
+@pytest.mark.parametrize(("env", "options", "words"), UNCHECKABLE)
 def test_what_cannot_be_checked_is_refused(env, options, words):
     with pytest.raises((TypeError, ValueError), match=words):
         envs.check(env, **options)

@@ -12,13 +12,7 @@ KEY = jax.random.key(0)
 
 
 def _state(agent, goal, time=0):
-    as_int = lambda pair: jnp.asarray(pair, jnp.int32)  # noqa: E731 - local shorthand
-    return DoorsState(jnp.int32(time), as_int(agent), as_int(goal))
-
-
-def _step(env, agent, goal, action, time=0, params=None):
-    params = env.default_params if params is None else params
-    return env.step_env(KEY, _state(agent, goal, time), jnp.int32(action), params)
+    return DoorsState(*(jnp.asarray(x, jnp.int32) for x in (time, agent, goal)))
 
 
 def test_the_published_optimum():
@@ -48,8 +42,8 @@ def test_agent_and_goal_columns_are_independent():
     ("action", "to"), [(RIGHT, (9, 6)), (DOWN, (10, 5)), (LEFT, (9, 4)), (UP, (8, 5))]
 )
 def test_moves_and_their_reward(action, to):
-    twice = DoorsParams(60, 2.0)
-    _, state, reward, _, _ = _step(Doors(), (9, 5), (0, 8), action, params=twice)
+    before, twice = _state((9, 5), (0, 8)), DoorsParams(60, 2.0)
+    _, state, reward, *_ = Doors().step_env(KEY, before, jnp.int32(action), twice)
     assert tuple(np.asarray(state.agent)) == to
     progress = np.hypot(9, 3) - np.hypot(to[0], to[1] - 8)
     assert float(reward) == pytest.approx(2 * progress, abs=1e-5)
@@ -72,10 +66,8 @@ def test_observation_kinds_show_the_same_grid():
         [[0, 0, 0, 3], [0, 0, 0, 0], [0, 2, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
     )
     state = _state((3, 1), (0, 3))
-    seen = {
-        kind: np.asarray(Doors((5, 4), 2, kind)._observe(state))
-        for kind in ("cells", "planes")
-    }
-    np.testing.assert_array_equal(seen["cells"], grid.reshape(-1))
-    np.testing.assert_array_equal(seen["planes"].argmax(-1)[grid > 0], [2, 1, 1, 0])
-    np.testing.assert_array_equal(seen["planes"].sum(-1), grid > 0)
+    kinds = (Doors((5, 4), 2, kind) for kind in ("cells", "planes"))
+    cells, planes = (np.asarray(env._observe(state)) for env in kinds)
+    np.testing.assert_array_equal(cells, grid.reshape(-1))
+    np.testing.assert_array_equal(planes.argmax(-1)[grid > 0], [2, 1, 1, 0])
+    np.testing.assert_array_equal(planes.sum(-1), grid > 0)

@@ -11,6 +11,7 @@ from purerl import envs
 from purerl.config import ConfigError
 from purerl.envs.adapters.adapt import ContractEnvironment
 from purerl.envs.spaces import Box, Discrete
+from tests.envs.episodes import played
 from tests.helpers import tiny_config
 
 
@@ -80,27 +81,19 @@ ACTIONS = [1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
 
 
 def ends_of(env):
-    """In which steps episodes terminate, in which they are truncated, and all info."""
-    params = env.default_params
-    _, state = env.reset(jax.random.key(0), params)
-    terminated, truncated, infos = [], [], []
-    for number, action in enumerate(ACTIONS):
-        _, state, _, *flags, info = env.step(
-            jax.random.key(0), state, jnp.int32(action), params
-        )
-        infos.append(info)
-        for found, flag in zip((terminated, truncated), flags, strict=True):
-            found.extend([number] if flag else [])
-    return terminated, truncated, infos
+    """In which steps episodes terminate, are truncated, and all last observations."""
+    key, actions = jax.random.key(0), jnp.array(ACTIONS)
+    _, steps = played(env, env.default_params, key, len(actions), actions)
+    flags = (np.flatnonzero(x).tolist() for x in (steps.terminated, steps.truncated))
+    return *flags, steps.final
 
 
 def test_ends_are_told_apart_and_the_last_observation_is_kept():
     env = envs.adapt(OldWalk())
     assert isinstance(env, envs.FiveValueEnvironment) and env.note == ""
-    *ends, infos = ends_of(env)
+    *ends, final = ends_of(env)
     assert ends == [[3, 13], [8]]
-    np.testing.assert_array_equal(infos[8]["final_observation"], [5.0, 2.0])
-    np.testing.assert_array_equal(infos[13]["final_observation"], [5.0, 3.0])
+    np.testing.assert_array_equal(final[np.array([8, 13])], [[5.0, 2.0], [5.0, 3.0]])
 
 
 def test_a_limit_is_known_among_the_parameters_or_as_it_is_given():

@@ -25,23 +25,23 @@ GRID, CLIFF = envs.make("GridWorld-v0"), envs.make("CliffWalking-v0")
 BOOK = envs.make("CliffWalking-v0", size=(4, 12), cliff_ends=False)
 
 
-@pytest.mark.parametrize(
-    ("env", "cell", "action", "expected"),
-    [
-        (GRID, (7, 11), UP, (83, (6, 11), 0.0, False)),
-        (GRID, (7, 11), LEFT, (94, (7, 10), 0.0, False)),
-        (GRID, (7, 11), RIGHT, (95, (7, 11), 0.0, False)),  # against the edge
-        (GRID, (7, 11), DOWN, (95, (7, 11), 0.0, False)),
-        (GRID, (0, 1), LEFT, (0, (0, 0), 1.0, True)),
-        (GRID, (1, 0), UP, (0, (0, 0), 1.0, True)),
-        (CLIFF, (3, 0), UP, (22, (2, 0), -1.0, False)),
-        (CLIFF, (3, 0), RIGHT, (34, (3, 1), -100.0, True)),
-        (CLIFF, (2, 9), DOWN, (42, (3, 9), -100.0, True)),
-        (CLIFF, (2, 10), DOWN, (43, (3, 10), 0.0, True)),
-        (BOOK, (3, 0), RIGHT, (36, (3, 0), -100.0, False)),
-        (BOOK, (2, 11), DOWN, (47, (3, 11), 0.0, True)),
-    ],
-)
+STEPS = [
+    (GRID, (7, 11), UP, (83, (6, 11), 0.0, False)),
+    (GRID, (7, 11), LEFT, (94, (7, 10), 0.0, False)),
+    (GRID, (7, 11), RIGHT, (95, (7, 11), 0.0, False)),  # against the edge
+    (GRID, (7, 11), DOWN, (95, (7, 11), 0.0, False)),
+    (GRID, (0, 1), LEFT, (0, (0, 0), 1.0, True)),
+    (GRID, (1, 0), UP, (0, (0, 0), 1.0, True)),
+    (CLIFF, (3, 0), UP, (22, (2, 0), -1.0, False)),
+    (CLIFF, (3, 0), RIGHT, (34, (3, 1), -100.0, True)),
+    (CLIFF, (2, 9), DOWN, (42, (3, 9), -100.0, True)),
+    (CLIFF, (2, 10), DOWN, (43, (3, 10), 0.0, True)),
+    (BOOK, (3, 0), RIGHT, (36, (3, 0), -100.0, False)),
+    (BOOK, (2, 11), DOWN, (47, (3, 11), 0.0, True)),
+]
+
+
+@pytest.mark.parametrize(("env", "cell", "action", "expected"), STEPS)
 def test_a_step_by_hand(env, cell, action, expected):
     assert step(env, cell, action) == expected
 

@@ -11,6 +11,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs.adapters import jumanji
+from tests.envs.test_suites import assert_ends_are_told_apart, make
 
 KEY = jax.random.key(0)
 # Names of the step counter among Jumanji's observations.
@@ -34,9 +35,9 @@ def test_masks_of_choices_and_of_combinations():
         (_spec(np.array([3, 9]), (2,)), (4, 10), "Discrete(40)", (4, 10)),
         (_spec(1.0, (2, 2), np.float32), None, "Box(0, 1, (2, 2), float32)", ()),
     ]
-    for spec, mask, space, combined in found:
-        actions = jumanji.actions_of(spec, mask)
-        assert (repr(actions[0]), actions[1]) == (space, combined)
+    for spec, mask, *expected in found:
+        space, combined = jumanji.actions_of(spec, mask)
+        assert [repr(space), combined] == expected
 
 
 @pytest.mark.parametrize(
@@ -114,9 +115,8 @@ def _options(name):
 @pytest.mark.slow(optimised=False)
 @pytest.mark.parametrize("name", envs.registry.JUMANJI_NAMES)
 def test_episodes_are_jumanjis_own(name):
-    jumanji = pytest.importorskip("jumanji")
-    env: Any = envs.make(f"jumanji/{name}", **_options(name))
-    bare: Any = jumanji.make(name, **_options(name))
+    env = make(f"jumanji/{name}", **_options(name))
+    bare = pytest.importorskip("jumanji").make(name, **_options(name))
     params = env.default_params.replace(max_steps_in_episode=STEPS)
     space = env.observation_space(params)
 
@@ -178,8 +178,7 @@ def _compare(name, ours, theirs, time):
 @pytest.mark.slow(optimised=False)
 def test_the_time_limit_truncates():
     """Jumanji says at its limit, with a discount of 0, that the maze terminated."""
-    pytest.importorskip("jumanji")
-    env: Any = envs.make("jumanji/Maze-v0", time_limit=3)
+    env = make("jumanji/Maze-v0", time_limit=3)
     assert env.default_params.max_steps_in_episode == 3
     step = jax.jit(env.step)
     # The limit is one of the numbers, and so it may be longer than Jumanji's.
@@ -196,30 +195,21 @@ def test_the_time_limit_truncates():
 
 @pytest.mark.slow(optimised=False)
 def test_a_collision_terminates_also_on_the_last_step():
-    pytest.importorskip("jumanji")
-    env: Any = envs.make("jumanji/Snake-v1", num_rows=2, num_cols=5)
+    env = make("jumanji/Snake-v1", num_rows=2, num_cols=5)
     params = env.default_params
     obs, state = env.reset(KEY, params)
     assert obs["grid"].shape == (2, 5, 5)  # A wall is always above or below.
-    step = jax.jit(env.step)
     invalid, valid = (
         jnp.int32(int(choose(obs["action_mask"]))) for choose in (np.argmin, np.argmax)
     )
     assert obs["action_mask"][invalid] == 0 and obs["action_mask"][valid] == 1
-    for limit, action, flags in (
-        (100, valid, [False, False]),
-        (1, valid, [False, True]),
-        (100, invalid, [True, False]),
-        (1, invalid, [True, False]),
-    ):
-        changed = params.replace(max_steps_in_episode=limit)
-        assert list(step(KEY, state, action, changed)[3:5]) == flags
+    step = jax.jit(env.step)
+    assert_ends_are_told_apart(step, params, (state, valid), (state, invalid))
 
 
 @pytest.mark.slow(optimised=False)
 def test_a_last_step_with_a_discount_is_no_termination():
-    pytest.importorskip("jumanji")
-    env: Any = envs.make("jumanji/LevelBasedForaging-v0")
+    env = make("jumanji/LevelBasedForaging-v0")
     env._endless.time_limit = 2  # As if there were a limit of which nothing is known.
     _, state = env.reset(KEY)
     step = jax.jit(env.step)
@@ -231,11 +221,10 @@ def test_a_last_step_with_a_discount_is_no_termination():
 
 @pytest.mark.slow(optimised=False)
 def test_limits_that_are_a_part_of_the_task():
-    pytest.importorskip("jumanji")
     # The rewards fall to zero at the limit, behind which there is nothing.
-    rescue: Any = envs.make("jumanji/SearchAndRescue-v0", time_limit=2)
+    rescue = make("jumanji/SearchAndRescue-v0", time_limit=2)
     # There is room for as many steps, and no more.
-    trees: Any = envs.make("jumanji/MMST-v0", time_limit=2)
+    trees = make("jumanji/MMST-v0", time_limit=2)
     for env, terminates in ((rescue, True), (trees, False)):
         params = env.default_params.replace(max_steps_in_episode=10)
         _, state = env.reset(KEY, params)

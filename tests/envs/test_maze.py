@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.maze import (
-    FORWARD,
-    MOVES,
-    TURN_LEFT,
-    TURN_RIGHT,
-    UNREACHABLE,
-)
+from purerl.envs.maze import FORWARD, MOVES, TURN_LEFT, TURN_RIGHT, UNREACHABLE
 
 SIZE, VIEW, LIMIT, LEVELS = (5, 6), 3, 40, 24
 ENV = envs.Maze(size=SIZE, view=VIEW, max_walls=16)
@@ -27,21 +21,6 @@ def levels():
     keys = jax.random.split(jax.random.key(3), LEVELS)
     drawn = jax.jit(jax.vmap(ENV.draw_level, (0, None)))(keys, params)
     return jax.tree.map(np.asarray, drawn)
-
-
-def level(walls, start=(0, 0), direction=0, goal=(2, 2), **numbers):
-    """A level of rows of text, `#` for a wall, and its environment."""
-    there = np.array([[cell == "#" for cell in row] for row in walls])
-    env = envs.Maze(size=there.shape, view=3)
-    width = there.shape[1]
-    params = env.default_params.replace(
-        walls=there,
-        start=start[0] * width + start[1],
-        start_direction=direction,
-        goal=goal[0] * width + goal[1],
-        **numbers,
-    )
-    return env, params
 
 
 def reference_step(walls, goal, place, direction, action):

@@ -7,6 +7,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs.object_grid import ObjectGrid, ObjectGridState
+from tests.envs.episodes import played
 
 UP, RIGHT, DOWN, LEFT, STAY = range(5)
 
@@ -25,21 +26,21 @@ def grid(**numbers):
     return env, env.default_params.replace(**arrays)
 
 
-@pytest.mark.parametrize(
-    ("cell", "action", "present", "expected"),
-    [
-        (0, RIGHT, [True, True], (1, [False, True], 2.0, False)),
-        (0, RIGHT, [False, True], (1, [False, True], 0.0, False)),
-        (5, RIGHT, [True, True], (6, [True, False], -0.5, True)),
-        (0, UP, [True, True], (0, [True, True], 0.0, False)),  # against the edge
-        (3, RIGHT, [True, True], (3, [True, True], 0.0, False)),
-        (8, DOWN, [True, True], (8, [True, True], 0.0, False)),
-        (4, LEFT, [True, True], (4, [True, True], 0.0, False)),
-        (4, DOWN, [True, True], (8, [True, True], 0.0, False)),
-        (6, STAY, [True, False], (6, [True, False], 0.0, False)),
-        (1, STAY, [True, True], (1, [False, True], 2.0, False)),
-    ],
-)
+STEPS = [
+    (0, RIGHT, [True, True], (1, [False, True], 2.0, False)),
+    (0, RIGHT, [False, True], (1, [False, True], 0.0, False)),
+    (5, RIGHT, [True, True], (6, [True, False], -0.5, True)),
+    (0, UP, [True, True], (0, [True, True], 0.0, False)),  # against the edge
+    (3, RIGHT, [True, True], (3, [True, True], 0.0, False)),
+    (8, DOWN, [True, True], (8, [True, True], 0.0, False)),
+    (4, LEFT, [True, True], (4, [True, True], 0.0, False)),
+    (4, DOWN, [True, True], (8, [True, True], 0.0, False)),
+    (6, STAY, [True, False], (6, [True, False], 0.0, False)),
+    (1, STAY, [True, True], (1, [False, True], 2.0, False)),
+]
+
+
+@pytest.mark.parametrize(("cell", "action", "present", "expected"), STEPS)
 def test_a_step_by_hand(cell, action, present, expected):
     env, params = grid()
     state = ObjectGridState(jnp.int32(0), jnp.int32(cell), jnp.array(present))
@@ -91,26 +92,15 @@ def test_the_expected_return_of_a_uniform_policy_is_what_it_plays():
     )
 
     def play(key):
-        key_reset, key = jax.random.split(key)
-        _, state = env.reset_env(key_reset, params)
-
-        def step(carry, key):
-            state, is_over = carry
-            key_act, key_step = jax.random.split(key)
-            action = jax.random.randint(key_act, (), 0, 5)
-            _, state, reward, terminated, _ = env.step_env(
-                key_step, state, action, params
-            )
-            return (state, is_over | terminated), jnp.where(is_over, 0.0, reward)
-
-        keys = jax.random.split(key, 12)
-        return jax.lax.scan(step, (state, jnp.bool_(False)), keys)[1].sum()
+        _, steps = played(env, params, key, 12)
+        ends = steps.terminated | steps.truncated
+        is_first = jnp.cumsum(ends) - ends == 0
+        return jnp.where(is_first, steps.reward, 0.0).sum()
 
     returns = jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(0), 20_000))
-    error = float(returns.std()) / 20_000**0.5
-    assert abs(float(returns.mean()) - env.expected_return(params, "uniform")) < (
-        4 * error
-    )
+    error = 4 * float(returns.std()) / 20_000**0.5
+    expected = env.expected_return(params, "uniform")
+    assert float(returns.mean()) == pytest.approx(expected, abs=error)
 
 
 def test_drawn_tasks_are_within_their_ranges_and_differ():

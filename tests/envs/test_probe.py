@@ -8,6 +8,7 @@ import pytest
 from purerl import envs
 from purerl.envs import probe
 from purerl.envs.probe import ChainMDP
+from tests.envs.episodes import played
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(jax.random.key(1), 64)
@@ -30,10 +31,9 @@ def test_delayed_reward():
     env = probe.DelayedRewardProbe()
     obs, state = env.reset(KEY)
     assert obs[0] == 0
-    obs, state, reward, terminated, truncated, _ = env.step(KEY, state, jnp.int32(0))
-    assert (obs[0], reward, terminated, truncated) == (1, 0, False, False)
-    obs, state, reward, terminated, truncated, _ = env.step(KEY, state, jnp.int32(0))
-    assert (obs[0], reward, terminated, truncated) == (0, 1, True, False)
+    for expected in ((1, 0, False, False), (0, 1, True, False)):
+        obs, state, *outcome, _ = env.step(KEY, state, jnp.int32(0))
+        assert (obs[0], *outcome) == expected
 
 
 ONE_STEP = [
@@ -68,45 +68,32 @@ def test_reward_is_a_leaf(id):
     """Doubling `params.reward` doubles every reward of an episode."""
     env = envs.make(id)
 
-    def play(scale):
+    def paid(scale):
         params = env.default_params.replace(reward=scale)
-        _, state = env.reset(KEY, params)
+        return played(env, params, KEY, len(KEYS))[1].reward
 
-        def body(state, key):
-            action = env.action_space(params).sample(key)
-            out = env.step(key, state, action, params)
-            return out[1], out[2]
-
-        return jax.lax.scan(body, state, KEYS)[1]
-
-    rewards = jax.jit(jax.vmap(play))(jnp.array([1.0, 2.0]))
+    rewards = jax.jit(jax.vmap(paid))(jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(2 * rewards[0], rewards[1])
     assert (rewards[0] != 0).any()
 
 
-def _chain_episodes(env, params):
-    """From every start: positions, rewards and flags, by the environment itself."""
-    episodes = []
-    for start in range(env.length):
-        state = env.reset(KEY, params)[1].replace(position=jnp.int32(start))
-        rows = []
-        while not rows or not (rows[-1][2] or rows[-1][3]):
-            position = int(state.position)
-            _, state, reward, terminated, truncated, _ = env.step(
-                KEY, state, jnp.int32(len(rows) % 2), params
-            )
-            rows.append((position, float(reward), bool(terminated), bool(truncated)))
-        episodes.append(rows)
-    return episodes
-
-
 def test_chain_flags_and_observations():
     env = ChainMDP(5)
-    rows = _chain_episodes(env, env.default_params)
-    assert [[r[0] for r in e] for e in rows] == [
-        [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4], [4]
-    ]  # fmt: skip
-    # From 2 the third step leaves the chain at the limit: it terminated.
-    assert [e[-1][1:] for e in rows] == [(0, False, True)] * 2 + [(1, True, False)] * 3
+    episodes = []  # the places, and the last reward and flags
+    for start in range(5):
+        state = env.reset(KEY)[1].replace(position=jnp.int32(start))
+        places, flags = [], [False, False]
+        while not any(flags):
+            places.append(int(state.position))
+            action = jnp.int32(len(places) % 2)
+            _, state, reward, *flags, _ = env.step(KEY, state, action)
+        episodes.append((places, float(reward), *map(bool, flags)))
+    assert episodes == [
+        ([0, 1, 2], 0, False, True),
+        ([1, 2, 3], 0, False, True),
+        ([2, 3, 4], 1, True, False),  # It leaves the chain in the step of the limit.
+        ([3, 4], 1, True, False),
+        ([4], 1, True, False),
+    ]
     starts = jax.vmap(lambda key: env.reset(key)[0])(KEYS)
     assert (starts.sum(axis=1) == 1).all() and (starts.sum(axis=0) > 0).all()

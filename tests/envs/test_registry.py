@@ -1,14 +1,13 @@
 """Names: complete, cheap to list, helpful when wrong."""
 
 import importlib
-import subprocess
-import sys
 
 import pytest
 
 from purerl import envs
 from purerl.envs import registry
 from purerl.envs.cartpole import CartPole
+from tests.helpers import python
 
 NAMES = {
     "gymnax": (registry.GYMNAX_IDS, "gymnax:registered_envs"),
@@ -41,10 +40,7 @@ def test_importing_and_listing_loads_no_heavy_package():
         "heavy = {'gymnax', 'brax', 'gymnasium', 'matplotlib', 'mujoco'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
 
 
 WRONG = [
@@ -119,14 +115,14 @@ def test_the_same_cell_may_run_twice_but_nothing_else_takes_the_id():
     assert type(envs.make("Lambda-v0")) is first
 
 
+REFUSED = [
+    ("CartPole-v1", "already registered"),
+    ("gymnasium/Mine-v0", "begins with gymnasium/, under"),
+]
+
+
 @pytest.mark.usefixtures("clean_registry")
-@pytest.mark.parametrize(
-    ("id", "sentence"),
-    [
-        ("CartPole-v1", "already registered"),
-        ("gymnasium/Mine-v0", "begins with gymnasium/, under"),
-    ],
-)
+@pytest.mark.parametrize(("id", "sentence"), REFUSED)
 def test_bad_registrations(id, sentence):
     with pytest.raises(ValueError, match=sentence):
         envs.register(id, CartPole)
@@ -157,8 +153,4 @@ step = jax.jit(env.step_env)
 obs, *_ = step(jax.random.key(0), state, 1, params)
 print(int(obs))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    assert done.stdout.strip().isdigit()
+    assert python("-c", code).strip().isdigit()

@@ -17,15 +17,15 @@ from purerl.envs.spaces import (
 KEYS = jax.random.split(jax.random.key(0), 500)
 
 
-@pytest.mark.parametrize(
-    ("space", "dtype", "members"),
-    [
-        (Discrete(3), np.int32, range(3)),
-        (Box(0, 3, (2,), np.int8), np.int8, [*np.ndindex(4, 4)]),
-        (MultiDiscrete([2, 3]), np.int32, [*np.ndindex(2, 3)]),
-        (MultiBinary(2), np.int8, [*np.ndindex(2, 2)]),
-    ],
-)
+FINITE = [
+    (Discrete(3), np.int32, range(3)),
+    (Box(0, 3, (2,), np.int8), np.int8, [*np.ndindex(4, 4)]),
+    (MultiDiscrete([2, 3]), np.int32, [*np.ndindex(2, 3)]),
+    (MultiBinary(2), np.int8, [*np.ndindex(2, 2)]),
+]
+
+
+@pytest.mark.parametrize(("space", "dtype", "members"), FINITE)
 def test_finite_spaces_draw_every_member_and_no_other(space, dtype, members):
     draws = np.asarray(jax.vmap(space.sample)(KEYS))
     assert draws.dtype == dtype
@@ -53,10 +53,7 @@ def test_without_bounds_draws_are_normal_or_half_of_it(big):
 
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),
-    [
-        (-(2**31), 2**31 - 1, np.int32),
-        (-1e30, 1e30, np.float32),
-    ],
+    [(-(2**31), 2**31 - 1, np.int32), (-1e30, 1e30, np.float32)],
 )
 def test_the_widest_boxes_are_filled_too(low, high, dtype):
     """One more than the upper bound, or the width, is no number of the type."""
@@ -119,20 +116,20 @@ def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
     assert NESTED["b"][1].bits == 2 and len(NESTED["b"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Discrete(0), "n must be a whole number of at least 1, got 0"),
-        (lambda: Box([0.0, 2.0], 1.0, (2,)), r"greater than high, got \[0., 2.\] and"),
-        (lambda: Box(np.nan, 1.0, (2,)), "low is nan, expected a number that float32"),
-        (lambda: Box(0, 256, (2,), np.uint8), "high is 256, expected a number that ui"),
-        (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
-        (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
-        (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
-        (lambda: MultiBinary(0), "positive whole number"),
-        (lambda: Dict({}), "at least one key"),
-    ],
-)
+REFUSED = [
+    (lambda: Discrete(0), "n must be a whole number of at least 1, got 0"),
+    (lambda: Box([0.0, 2.0], 1.0, (2,)), r"greater than high, got \[0., 2.\] and"),
+    (lambda: Box(np.nan, 1.0, (2,)), "low is nan, expected a number that float32"),
+    (lambda: Box(0, 256, (2,), np.uint8), "high is 256, expected a number that ui"),
+    (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
+    (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
+    (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
+    (lambda: MultiBinary(0), "positive whole number"),
+    (lambda: Dict({}), "at least one key"),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), REFUSED)
 def test_what_is_no_space_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()

@@ -4,7 +4,9 @@ import re
 import sys
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,10 +14,12 @@ import pytest
 
 import purerl
 from purerl import envs
+from purerl.acting.environment import is_built_in
 from tests.envs.episodes import played
 from tests.helpers import assert_same_bits, tiny_config
 
-SUITES = {"mujoco_playground": "playground"}
+# The package of every suite.
+SUITES = {"playground": "mujoco_playground"}
 SUITES |= {x: x for x in ("craftax", "jumanji", "navix", "xminigrid", "pgx", "popjym")}
 # The short games: compiling one takes a minute and more.
 CRAFTAX = "craftax/Craftax-Classic-Symbolic-v1"
@@ -27,75 +31,69 @@ LIMIT = 4
 KEY = jax.random.key(0)
 
 
-@pytest.fixture
-def suite(request):
-    """An environment's id, where its package is installed."""
-    for package, name in SUITES.items():
-        if request.param.startswith(f"{name}/"):
-            pytest.importorskip(package)
-    return request.param
+def make(suite, **options) -> Any:
+    """An environment of a suite, where its package is installed."""
+    pytest.importorskip(SUITES[suite.split("/")[0]])
+    return envs.make(suite, **options)
 
 
-@pytest.mark.parametrize(
-    ("package", "name", "make"),
-    [
-        *((key, name, partial(envs.make, f"{name}/X")) for key, name in SUITES.items()),
-        ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
-        ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
-    ],
-)
-def test_a_missing_package_says_what_to_install(package, name, make, monkeypatch):
+EXTRAS = [
+    *((key, name, partial(envs.make, f"{name}/X")) for name, key in SUITES.items()),
+    ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
+    ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "call"), EXTRAS)
+def test_a_missing_package_says_what_to_install(package, name, call, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     # POPJym is on no registry, and so no package can have it as an extra.
     from_github = "git+https://github.com/FLAIROx/popjym"
     install = re.escape(from_github if name == "popjym" else f"purerl[{name}]")
     sentence = rf"needs the package {package}.*pip install '{install}'"
     with pytest.raises(ValueError, match=sentence):
-        make()
+        call()
 
 
 def test_ids_are_the_packages_and_built_in():
-    from purerl.acting.environment import is_built_in
-
-    for name in SUITES.values():
+    for name in SUITES:
         assert envs.source_of(f"{name}/Something") == name
         assert not envs.registry.is_on_host(f"{name}/Something")
     assert is_built_in(purerl.PPOConfig(env=CRAFTAX))
 
 
+NOT_THERE = [
+    (CRAFTAX, {"size": 3}, r"were \['size'\], which it does not take"),
+    ("playground/Cartpole", {}, "'Cartpole' is none of Playground's. .*Cartpole"),
+    (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
+    ("navix/Empty", {}, "'Empty' is none of Navix's. .*Navix-Empty-5x5-v0"),
+    (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
+    (NAVIX, {"observation_fn": "pixels"}, "one of .*, symbolic, .*got 'pixels'"),
+    ("xminigrid/Empty", {}, "none of XLand-MiniGrid's. .*MiniGrid-Empty-5x5"),
+    (XMINIGRID, {"size": 3}, r"\['size'\], which it does not"),
+    (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
+    ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
+    ("pgx/breakout", {}, "none of Pgx's. Did you mean 'minatar-breakout"),
+    ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
+    (PGX, {"sticky": 0.0}, r"\['sticky'\], which it does not"),
+    ("jumanji/Snak-v1", {}, "none of Jumanji's. Did you mean 'Snake-v1"),
+    ("jumanji/Snake-v1", {"size": 3}, r"\['size'\], which it does not"),
+    ("popjym/RepeatFirst", {}, "none of POPJym's. Did you mean 'RepeatFirst"),
+    ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("suite", "options", "sentence"),
-    [
-        (CRAFTAX, {"size": 3}, r"were \['size'\], which it does not take"),
-        ("playground/Cartpole", {}, "'Cartpole' is none of Playground's. .*Cartpole"),
-        (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
-        ("navix/Empty", {}, "'Empty' is none of Navix's. .*Navix-Empty-5x5-v0"),
-        (NAVIX, {"size": 3}, r"were \['size'\], which it does not take"),
-        (NAVIX, {"observation_fn": "pixels"}, "one of .*, symbolic, .*got 'pixels'"),
-        ("xminigrid/Empty", {}, "none of XLand-MiniGrid's. .*MiniGrid-Empty-5x5"),
-        (XMINIGRID, {"size": 3}, r"\['size'\], which it does not"),
-        (XMINIGRID, {"benchmark": "small-1m"}, r"\['benchmark'\], which it does not"),
-        ("xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "x"}, "one of .*small-1m"),
-        ("pgx/breakout", {}, "none of Pgx's. Did you mean 'minatar-breakout"),
-        ("pgx/go_9x9", {}, "a game of 2 players, .*choose a game of MinAtar, or 2048"),
-        (PGX, {"sticky": 0.0}, r"\['sticky'\], which it does not"),
-        ("jumanji/Snak-v1", {}, "none of Jumanji's. Did you mean 'Snake-v1"),
-        ("jumanji/Snake-v1", {"size": 3}, r"\['size'\], which it does not"),
-        ("popjym/RepeatFirst", {}, "none of POPJym's. Did you mean 'RepeatFirst"),
-        ("popjym/RepeatFirstEasy", {"k": 3}, r"were \['k'\], which it does not take"),
-    ],
-    indirect=["suite"],
-)
+@pytest.mark.parametrize(("suite", "options", "sentence"), NOT_THERE)
 def test_what_is_not_there_is_said(suite, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        envs.make(suite, **options)
+        make(suite, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
+@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND])
 def test_the_time_limit_truncates_and_resets_are_fresh(suite):
-    env = envs.make(suite)
+    env = make(suite)
     params = env.default_params.replace(max_steps_in_episode=LIMIT)
     run = jax.jit(lambda params: played(env, params, KEY, 2 * LIMIT + 1)[1])
     steps = jax.tree.map(np.asarray, run(params)._replace(state=(), info=()))
@@ -107,24 +105,25 @@ def test_the_time_limit_truncates_and_resets_are_fresh(suite):
     assert (obs[first] != final[first]).any() and (obs[first] != obs[second]).any()
 
 
+def assert_ends_are_told_apart(step, params, going_on, over):
+    """From a state and by an action that go on, and from such that end an episode."""
+    for limit in (100, 1):
+        changed = params.replace(max_steps_in_episode=limit)
+        *_, terminated, truncated, _ = step(KEY, *going_on, changed)
+        assert (terminated, truncated) == (False, limit == 1)
+        *_, terminated, truncated, _ = step(KEY, *over, changed)
+        assert (terminated, truncated) == (True, False)
+
+
 @pytest.mark.slow
 def test_death_terminates_also_on_the_last_step():
     """Craftax says `done` at death and at the limit; here they are two flags."""
-    pytest.importorskip("craftax")
-    env: Any = envs.make(CRAFTAX)
+    env = make(CRAFTAX)
     params = env.default_params
     _, state = env.reset(KEY, params)
     dying = state.replace(inner=state.inner.replace(player_health=jnp.int32(-100)))
     step = jax.jit(env.step)
-
-    def flags(state, limit):
-        changed = params.replace(max_steps_in_episode=limit)
-        return tuple(bool(x) for x in step(KEY, state, 0, changed)[3:5])
-
-    assert flags(state, 100) == (False, False)
-    assert flags(state, 1) == (False, True)
-    assert flags(dying, 100) == (True, False)
-    assert flags(dying, 1) == (True, False)
+    assert_ends_are_told_apart(step, params, (state, 0), (dying, 0))
     bare = env.wrapped.step_env(KEY, dying.inner, 0, env._endless(params))
     final = step(KEY, dying, 0, params)[5]["final_observation"]
     np.testing.assert_array_equal(final, bare[0])
@@ -132,8 +131,7 @@ def test_death_terminates_also_on_the_last_step():
 
 @pytest.mark.slow(optimised=False)
 def test_equals_bare_playground():
-    pytest.importorskip("mujoco_playground")
-    env: Any = envs.make(PLAYGROUND)
+    env = make(PLAYGROUND)
     actions = jnp.linspace(-1, 1, 3)[:, None]
 
     def ours():
@@ -154,8 +152,7 @@ def test_equals_bare_playground():
 
     with jax.numpy_rank_promotion("allow"):
         found, bare = jax.jit(ours)(), jax.jit(theirs)()
-    for one, other in zip(found, bare, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    chex.assert_trees_all_close(found, bare, rtol=1e-6, atol=1e-7)
 
 
 KEPT = [f"jumanji/{name}" for name in ("Snake-v1", "Tetris-v0", "Connector-v3")]
@@ -165,9 +162,9 @@ KEPT += [PGX, "pgx/2048", "popjym/RepeatPreviousEasy", "popjym/StatelessCartPole
 
 
 @pytest.mark.slow(optimised=False)
-@pytest.mark.parametrize("suite", KEPT, indirect=True)
+@pytest.mark.parametrize("suite", KEPT)
 def test_the_contract_is_kept(suite):
-    envs.check(envs.make(suite))
+    envs.check(make(suite))
 
 
 @pytest.mark.slow(optimised=False)
@@ -178,10 +175,9 @@ def test_the_contract_is_kept(suite):
         (NAVIX, [2, 2, 1, 2, 2], lambda limit: 1.0),
         (XMINIGRID, [0, 0, 1, 0, 0], lambda limit: 1.0 - 0.9 * 5 / limit),
     ],
-    indirect=["suite"],
 )
 def test_the_goal_of_a_grid_terminates_also_on_the_last_step(suite, actions, reward):
-    env: Any = envs.make(suite)
+    env = make(suite)
     step = jax.jit(env.step)
     for limit in (100, 5, 4):
         params = env.default_params.replace(max_steps_in_episode=limit)
@@ -199,8 +195,7 @@ def test_the_goal_of_a_grid_terminates_also_on_the_last_step(suite, actions, rew
 @pytest.mark.slow(optimised=False)
 @pytest.mark.parametrize("name", ["minatar-breakout", "2048"])
 def test_games_are_those_of_pgx(name):
-    pgx = pytest.importorskip("pgx")
-    env, bare = envs.make(f"pgx/{name}"), pgx.make(name)
+    env, bare = make(f"pgx/{name}"), pytest.importorskip("pgx").make(name)
     params = env.default_params
 
     def body(carry, key):
@@ -210,30 +205,25 @@ def test_games_are_those_of_pgx(name):
         obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
         inner = bare.step(inner, action, key)
         seen = obs if name == "2048" else {"observation": obs}
-        theirs = {
-            "observation": inner.observation,
-            "action_mask": inner.legal_action_mask,
-        }
-        pairs = [(seen[part], theirs[part]) for part in seen]
-        pairs += [(reward, inner.rewards[0]), (terminated, inner.terminated)]
-        return (state, inner), pairs
+        shown = {"observation": "observation", "action_mask": "legal_action_mask"}
+        ours = *seen.values(), reward, terminated
+        theirs = [getattr(inner, shown[part]) for part in seen]
+        return (state, inner), (ours, (*theirs, inner.rewards[0], inner.terminated))
 
     def play(key):
         carry = env.reset_env(key, params)[1], bare.init(key)
         return jax.lax.scan(body, carry, jax.random.split(key, 20))[1]
 
-    pairs = jax.tree.map(np.asarray, jax.jit(play)(KEY))
-    for ours, theirs in pairs:
-        np.testing.assert_array_equal(ours, theirs)
-    rewards, terminated = pairs[-2][0], pairs[-1][0]
+    ours, theirs = jax.jit(play)(KEY)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    *_, rewards, terminated = ours
     # The paddle goes right and misses the ball; in 2048 there is something to merge.
     assert rewards.any() if name == "2048" else terminated.any()
 
 
 @pytest.mark.slow(optimised=False)
 def test_memory_tasks_of_popjym_end():
-    pytest.importorskip("popjym")
-    cards: Any = envs.make("popjym/RepeatFirstEasy")
+    cards = make("popjym/RepeatFirstEasy")
     params = cards.default_params
     play = jax.jit(lambda actions: played(cards, params, KEY, 52, actions))
     (first, _), _ = play(jnp.zeros(52, int))
@@ -241,7 +231,7 @@ def test_memory_tasks_of_popjym_end():
     assert float(steps.reward.sum()) == pytest.approx(52 / 51, rel=1e-5)
     assert np.flatnonzero(steps.terminated).tolist() == [51]
     assert not steps.truncated.any()
-    pole: Any = envs.make("popjym/StatelessCartPoleEasy")
+    pole = make("popjym/StatelessCartPoleEasy")
     assert pole.default_params.max_steps_in_episode == 200
 
 
@@ -255,26 +245,25 @@ def test_rulesets_of_a_benchmark_are_levels(monkeypatch):
     made = Benchmark(goals, rules.reshape(2, 2, 7), tiles.reshape(2, 3, 2), np.ones(2))
     made = jax.tree.map(jnp.asarray, made)
     monkeypatch.setattr(xminigrid, "load_benchmark", lambda name: made)
-    env: Any = envs.make("xminigrid/XLand-MiniGrid-R1-9x9", benchmark="small-1m")
+    grid, options = "xminigrid/XLand-MiniGrid-R1-9x9", {"benchmark": "small-1m"}
+    env = make(grid, **options)
     params = env.default_params
     np.testing.assert_array_equal(params.goal, goals[0])
     levels = jax.vmap(env.draw_level, (0, None))(jax.random.split(KEY, 8), params)
     assert {tuple(goal) for goal in levels.goal.tolist()} == set(map(tuple, goals))
     _, states = jax.jit(jax.vmap(env.reset))(jax.random.split(KEY, 8), levels)
     np.testing.assert_array_equal(states.inner.state.rule_encoding, levels.rules)
-    assert not envs.make("xminigrid/XLand-MiniGrid-R1-9x9").has_levels
+    assert not make(grid).has_levels
+    no_route = Mock(side_effect=OSError("no route to host"))
     monkeypatch.setattr(xminigrid, "load_benchmark", no_route)
     with pytest.raises(ValueError, match="'small-1m' is downloaded from Hugging Face"):
-        envs.make("xminigrid/XLand-MiniGrid-R1-9x9", benchmark="small-1m")
-
-
-def no_route(name):
-    raise OSError(f"{name}: no route to host")
+        make(grid, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND, NAVIX, PGX], indirect=True)
+@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND, NAVIX, PGX])
 def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
+    pytest.importorskip(SUITES[suite.split("/")[0]])
     # Playground's state has arrays without elements: the contacts of a pole.
     options = {"impl": "jax"} if suite == PLAYGROUND else {}
     plan = {"total_timesteps": 64, "num_steps": 8, "anneal_learning_rate": False}

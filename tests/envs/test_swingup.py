@@ -14,19 +14,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl.envs.swingup import (
-    CartpoleBalance,
-    CartpoleSwingup,
-    CartpoleSwingupSparse,
-    Motion,
-    SwingupParams,
-    SwingupState,
-)
+from purerl.envs import swingup
 
 DATA = dict(np.load(Path(__file__).parent / "data" / "swingup.npz"))
 NAMES = sorted(key.removesuffix(".actions") for key in DATA if key.endswith(".actions"))
-PARAMS = SwingupParams()
-FIELDS = [field.name for field in dataclasses.fields(SwingupParams)]
+PARAMS = swingup.SwingupParams()
+FIELDS = [field.name for field in dataclasses.fields(swingup.SwingupParams)]
 # What the model of the recording `altered` has in place of the defaults.
 ALTERED = {
     name: DATA[f"altered.{name}"] for name in FIELDS if f"altered.{name}" in DATA
@@ -54,9 +47,10 @@ def _difference(ours, recorded):
 @functools.partial(jax.vmap, in_axes=(0, 0, None))
 def _single_steps(motion, action, params):
     """One step of both kinds of reward: observation, motion, rewards, terminated."""
-    state, key = SwingupState(jnp.int32(0), Motion(*motion)), jax.random.key(0)
-    smooth = CartpoleSwingup().step_env(key, state, action[None], params)
-    sparse = CartpoleSwingupSparse().step_env(key, state, action[None], params)
+    key = jax.random.key(0)
+    state = swingup.SwingupState(jnp.int32(0), swingup.Motion(*motion))
+    smooth = swingup.CartpoleSwingup().step_env(key, state, action[None], params)
+    sparse = swingup.CartpoleSwingupSparse().step_env(key, state, action[None], params)
     return smooth[0], jnp.stack(smooth[1].motion), smooth[2], sparse[2], smooth[3]
 
 
@@ -91,7 +85,7 @@ def test_observations_and_rewards_equal_dm_controls(stepped):
 
 @pytest.mark.parametrize(
     ("env", "name"),
-    [(CartpoleSwingup(), "hanging"), (CartpoleBalance(), "upright")],
+    [(swingup.CartpoleSwingup(), "hanging"), (swingup.CartpoleBalance(), "upright")],
     ids=["hanging", "upright"],
 )
 def test_first_states_are_distributed_as_dm_controls(env, name):

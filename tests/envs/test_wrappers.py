@@ -230,24 +230,24 @@ def test_rewards_are_paid_by_numbers_among_the_parameters(make):
     assert_equal(play(made), (first, wanted))
 
 
-def test_observations_in_another_form():
-    first, steps = play(Ladder("discrete"))
-    eye = np.eye(16, dtype=np.float32)
-    wanted = [(eye[obs], eye[final], *rest) for obs, final, *rest in steps]
-    env = wrappers.OneHotObservation(Ladder("discrete"))
-    assert_equal(play(env), (eye[first], wanted))
-    first, steps = play(Ladder("image"))
-    wanted = [(obs.ravel(), final.ravel(), *rest) for obs, final, *rest in steps]
-    env = wrappers.FlattenObservation(Ladder("image"))
-    assert_equal(play(env), (first.ravel(), wanted))
+FORMS = {
+    "OneHotObservation": ("discrete", lambda obs: np.eye(16)[obs]),
+    "FlattenObservation": ("image", np.ravel),
+    "SelectObservation((1,))": ("vector", lambda obs: obs[[1]]),
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_observations_in_another_form(text):
+    kind, form = FORMS[text]
+    first, steps = play(Ladder(kind))
+    wanted = [(form(obs), form(final), *rest) for obs, final, *rest in steps]
+    env = envs.wrap(Ladder(kind), (text,))
+    assert_equal(play(env), (form(first), wanted))
     assert env.observation_space().dtype == np.float32
 
 
-def test_a_selection_hides_the_other_numbers():
-    first, steps = play(Ladder())
-    wanted = [(obs[[1]], final[[1]], *rest) for obs, final, *rest in steps]
-    env = envs.wrap(Ladder(), ("SelectObservation((1,))",))
-    assert_equal(play(env), (first[[1]], wanted))
+def test_a_selection_has_the_bounds_of_what_it_shows():
     both = envs.wrap(CartPole(), ("SelectObservation((2, 0))",)).observation_space()
     high = np.asarray(CartPole().observation_space().high)[[2, 0]]
     np.testing.assert_array_equal(both.high, high)
@@ -258,23 +258,16 @@ def test_sticky_actions_stick_with_their_probability():
     env = wrappers.StickyActions(Ladder(continuous=True))
     params = env.default_params.replace(max_steps_in_episode=5_000, goal=1e9)
     num_steps = 4_000
+    actions = jnp.stack([jnp.arange(num_steps, dtype=jnp.float32)] * 2, -1) / 2
 
     @jax.jit
-    def play(key, probability):
-        params_now = params.replace(sticky_probability=probability)
-        _, state = env.reset(key, params_now)
-
-        def body(state, inputs):
-            number, key = inputs
-            action = jnp.stack([number, 0.0])
-            _, state, _, _, info = env.step_env(key, state, action, params_now)
-            return state, info["executed"]
-
-        numbers = jnp.arange(num_steps, dtype=jnp.float32)
-        return jax.lax.scan(body, state, (numbers, jax.random.split(key, num_steps)))[1]
+    def play(probability):
+        now = params.replace(sticky_probability=probability)
+        _, steps = played(env, now, jax.random.key(3), num_steps, actions)
+        return steps.info["executed"]
 
     for probability in (0.0, 0.25, 1.0):
-        executed = np.asarray(play(jax.random.key(3), probability))
+        executed = np.asarray(play(probability))
         is_new = executed == np.arange(num_steps)
         is_old = ~is_new[1:]
         np.testing.assert_array_equal(executed[1:][is_old], executed[:-1][is_old])
@@ -328,26 +321,26 @@ class Foreign:
     reset = step = action_space = observation_space = None
 
 
-@pytest.mark.parametrize(
-    ("env", "texts", "words"),
-    [
-        (Foreign(), ("ScaleReward",), "wrap the bare environment"),
-        (boxes.Wide(), ("PreviousActionReward",), "PreviousActionReward: actions have"),
-        (Ladder("image"), ("SelectObservation((0,))",), "observes"),
-        *(
-            (CartPole(), (f"SelectObservation({bad})",), "indices must be places in a")
-            for bad in ("(4,)", "()", "0")
-        ),
-        (Ladder(), ("FrameStac(3)",), "Did you mean 'FrameStack"),
-        (Ladder(), ("FrameStack 3",), "cannot read 'FrameStack 3'"),
-        (Ladder(), ("FrameStack(k=3)",), "unexpected keyword argument 'k'"),
-        (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
-        (Ladder("discrete"), ("FrameStack",), "put OneHotObservation or Flatten"),
-        (Ladder(), ("OneHotObservation",), "takes discrete observations"),
-        (Ladder(), ("ClipReward(1, -1)",), "reward_low must be less than"),
-        (Ladder(), ("ScaleReward", "ScaleReward"), "parameter reward_factor already"),
-    ],
-)
+MISFITS = [
+    (Foreign(), ("ScaleReward",), "wrap the bare environment"),
+    (boxes.Wide(), ("PreviousActionReward",), "PreviousActionReward: actions have"),
+    (Ladder("image"), ("SelectObservation((0,))",), "observes"),
+    *(
+        (CartPole(), (f"SelectObservation({bad})",), "indices must be places in a")
+        for bad in ("(4,)", "()", "0")
+    ),
+    (Ladder(), ("FrameStac(3)",), "Did you mean 'FrameStack"),
+    (Ladder(), ("FrameStack 3",), "cannot read 'FrameStack 3'"),
+    (Ladder(), ("FrameStack(k=3)",), "unexpected keyword argument 'k'"),
+    (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
+    (Ladder("discrete"), ("FrameStack",), "put OneHotObservation or Flatten"),
+    (Ladder(), ("OneHotObservation",), "takes discrete observations"),
+    (Ladder(), ("ClipReward(1, -1)",), "reward_low must be less than"),
+    (Ladder(), ("ScaleReward", "ScaleReward"), "parameter reward_factor already"),
+]
+
+
+@pytest.mark.parametrize(("env", "texts", "words"), MISFITS)
 def test_what_does_not_fit_is_refused_in_a_sentence(env, texts, words):
     with pytest.raises(ValueError, match=words):
         envs.wrap(env, texts)

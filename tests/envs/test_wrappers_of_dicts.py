@@ -9,13 +9,8 @@ from purerl import envs
 from purerl.envs import wrappers
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Dict, Discrete
-from purerl.envs.wrappers import (
-    FrameStack,
-    PreviousActionReward,
-    StickyActions,
-    TimeObservation,
-)
 from tests import boxes
+from tests.envs.episodes import played
 
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}
 
@@ -50,22 +45,19 @@ class Halves(CartPole):
 
 def play(env, number=8):
     """Observations, rewards and actions of the first steps of an episode."""
-    params = env.default_params
-    obs, state = env.reset(jax.random.key(0), params)
-    found = [(obs, None, None)]
-    for i in range(number):
-        action = jnp.int32(i % 2)
-        obs, state, reward, *_ = env.step_env(jax.random.key(1), state, action, params)
-        assert env.observation_space(params).contains(obs)
-        found.append((obs, reward, int(action)))
-    assert jax.tree.structure(found[0][0]) == jax.tree.structure(obs)
-    return found
+    actions, params = jnp.arange(number) % 2, env.default_params
+    (first, _), steps = played(env, params, jax.random.key(0), number, actions)
+    assert jax.vmap(env.observation_space(params).contains)(steps.final).all()
+    assert jax.tree.structure(first) == jax.tree.structure(steps.final)
+    seen = steps.final, steps.reward, steps.action
+    rows = [jax.tree.map(lambda x, i=i: x[i], seen) for i in range(number)]
+    return [(first, None, None), *rows]
 
 
 @pytest.mark.parametrize("padding", ["reset", "zero"])
 def test_every_key_is_stacked_and_the_mask_is_the_newest(padding):
     inner = masked(Halves())
-    env = FrameStack(inner, 3, padding)
+    env = wrappers.FrameStack(inner, 3, padding)
     stacked, bare = play(env), play(inner)
     for i, (obs, *_) in enumerate(stacked):
         for key in ("cart", "pole"):
@@ -78,7 +70,7 @@ def test_every_key_is_stacked_and_the_mask_is_the_newest(padding):
 
 def test_the_time_is_a_key_of_its_own():
     inner = masked(CartPole())
-    env = TimeObservation(inner)
+    env = wrappers.TimeObservation(inner)
     for i, ((obs, *_), (bare, *_)) in enumerate(
         zip(play(env), play(inner), strict=True)
     ):
@@ -90,7 +82,7 @@ def test_the_time_is_a_key_of_its_own():
 
 def test_the_previous_action_and_reward_are_a_key_of_their_own():
     inner = masked(CartPole())
-    env = PreviousActionReward(wrappers.ScaleReward(inner, 0.5))
+    env = wrappers.PreviousActionReward(wrappers.ScaleReward(inner, 0.5))
     for (obs, reward, action), (bare, *_) in zip(play(env), play(inner), strict=True):
         done = [0.0, 0.0] if action is None else np.eye(2)[action]
         expected = [*done, 0.0 if reward is None else 0.5]
@@ -102,7 +94,7 @@ def test_the_previous_action_and_reward_are_a_key_of_their_own():
 
 
 class Odd(CartPole):
-    """CartPole with a further entry in its observation."""
+    """CartPole with a further entry in its space of observations, which is all read."""
 
     def __init__(self, key, space):
         self.key, self.space = key, space
@@ -111,20 +103,20 @@ class Odd(CartPole):
         cart = super().observation_space(params)
         return Dict({"cart": cart, self.key: self.space})
 
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        more = jnp.zeros(self.space.shape, self.space.dtype)
-        return {"cart": obs, self.key: more}, state
+
+MISFITS = [
+    (wrappers.FrameStack, "door", Discrete(3), r"observes Discrete\(3\); put One"),
+    (
+        wrappers.TimeObservation,
+        "time",
+        Box(0.0, 1.0, (1,)),
+        "has the key 'time' already",
+    ),
+    (wrappers.StickyActions, "action_mask", Box(0.0, 1.0, (2,)), "may be invalid in"),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "space", "words"),
-    [
-        (FrameStack, "door", Discrete(3), r"observes Discrete\(3\); put One"),
-        (TimeObservation, "time", Box(0.0, 1.0, (1,)), "has the key 'time' already"),
-        (StickyActions, "action_mask", Box(0.0, 1.0, (2,)), "may be invalid in"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "key", "space", "words"), MISFITS)
 def test_entries_that_do_not_fit_are_refused_in_a_sentence(kind, key, space, words):
     with pytest.raises(ValueError, match=words):
         kind(Odd(key, space))

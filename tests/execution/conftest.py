@@ -29,8 +29,18 @@ def cache():
     return ProgramCache()
 
 
+@pytest.fixture(scope="session")
+def begun(bound, cache):
+    """What makes a cohort of some members at the beginning."""
+
+    def begin(members):
+        made = make_cohort(bound, members, LANES, SEGMENT, cache=cache)
+        made.init()
+        return made
+
+    return begin
+
+
 @pytest.fixture
-def cohort(bound, members, cache):
-    made = make_cohort(bound, members, LANES, SEGMENT, cache=cache)
-    made.init()
-    return made
+def cohort(begun, members):
+    return begun(members)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from purerl.execution import cohort as cohorts
-from purerl.execution.cohort import Job, advance, make_cohort, stream
+from purerl.execution.cohort import Job, advance, stream
 from purerl.execution.curves import Curves
 from purerl.execution.programs import (
     Members,
@@ -23,10 +23,9 @@ from tests.helpers import assert_same_bits
 
 
 @pytest.fixture(scope="module")
-def whole(bound, members, cache):
+def whole(begun, members):
     """All five members, trained to the end: their states and their segments."""
-    made = make_cohort(bound, members, LANES, SEGMENT, cache=cache)
-    made.init()
+    made = begun(members)
     segments = list(made.segments(UPDATES))
     return made.gather(), segments
 
@@ -37,11 +36,8 @@ def take(tree, index):
 
 def test_segments_are_the_run_in_order(whole):
     _, segments = whole
-    assert [(s.first, s.ran, s.end) for s in segments] == [
-        (0, 4, 4),
-        (4, 4, 8),
-        (8, 4, 12),
-    ]
+    places = [(s.first, s.ran, s.end) for s in segments]
+    assert places == [(0, 4, 4), (4, 4, 8), (8, 4, 12)]
     steps = np.concatenate([s.metrics["env_steps"] for s in segments], 1)
     np.testing.assert_array_equal(steps, [np.arange(1, 13) * 32] * 5)
 
@@ -66,7 +62,7 @@ def test_nobody_is_left(cohort):
     assert (cohort.size, cohort.num_blocks) == (0, 0)
 
 
-def test_numbers_can_change_on_the_way(cohort, bound, members, cache):
+def test_numbers_can_change_on_the_way(cohort, begun, members):
     """Also of those that are left where dead lanes fill the blocks."""
     list(cohort.segments(SEGMENT))
     rates = members.overrides["learning_rate"]
@@ -75,8 +71,7 @@ def test_numbers_can_change_on_the_way(cohort, bound, members, cache):
     cohort.set_overrides({"learning_rate": changed})
     np.testing.assert_array_equal(cohort.members.overrides["learning_rate"], changed)
     list(cohort.segments(UPDATES))
-    other = make_cohort(bound, members, LANES, SEGMENT, cache=cache)
-    other.init()
+    other = begun(members)
     list(other.segments(SEGMENT))
     other.set_overrides({"learning_rate": rates * np.float32(0.5)})
     list(other.segments(UPDATES))
@@ -98,32 +93,22 @@ def test_evaluations_follow_the_members_that_are_left(cohort):
 def test_dispatching_ahead_gives_the_same_segments(cohort, whole, monkeypatch):
     """As on an accelerator: the next segment begins before the last one is read."""
     monkeypatch.setattr(cohorts, "_works_alone", lambda cohort: True)
-    reached = []
-    found = []
-    for segment in cohort.segments(UPDATES):
-        reached.append(cohort.update)
-        found.append(segment)
-    assert reached == [8, 12, 12]  # one ahead of what is read
-    assert_same_bits([s.metrics for s in found], [s.metrics for s in whole[1]])
+    found = [(cohort.update, s.metrics) for s in cohort.segments(UPDATES)]
+    reached = zip((8, 12, 12), whole[1], strict=True)  # one ahead of what is read
+    assert_same_bits(found, [(update, s.metrics) for update, s in reached])
     assert_same_bits(cohort.gather(), whole[0])
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])
 def test_who_asks_to_stop_gets_all_that_was_dispatched(cohort, monkeypatch, is_ahead):
     monkeypatch.setattr(cohorts, "_works_alone", lambda cohort: is_ahead)
-    segments = []
-    for segment in cohort.segments(UPDATES, lambda: cohort.update >= SEGMENT):
-        segments.append(segment)
+    segments = cohort.segments(UPDATES, lambda: cohort.update >= SEGMENT)
     assert [s.end for s in segments] == [SEGMENT] and cohort.update == SEGMENT
     assert [s.end for s in cohort.segments(UPDATES)] == [2 * SEGMENT, UPDATES]
 
 
-def test_cohorts_side_by_side_end_where_each_is_to(bound, members, cache, whole):
-    few, many = (
-        make_cohort(bound, members.take(np.array(index)), LANES, SEGMENT, cache=cache)
-        for index in ([4, 1], [0, 2, 3])
-    )
-    few.init(), many.init()
+def test_cohorts_side_by_side_end_where_each_is_to(begun, members, whole):
+    few, many = (begun(members.take(np.array(x))) for x in ([4, 1], [0, 2, 3]))
     found = [[s.end for s in pair] for pair in advance([few, many], [SEGMENT, UPDATES])]
     assert found == [[4, 4], [8], [12]]
     assert (few.update, many.update) == (SEGMENT, UPDATES)
@@ -151,14 +136,11 @@ def test_members_a_few_at_a_time_are_the_same_members(bound, members, cache, who
 def test_members_are_every_point_with_every_key():
     found = every({"x": np.arange(3.0)}, 3, seeds=[5, 6])
     np.testing.assert_array_equal(found.overrides["x"], [0, 0, 1, 1, 2, 2])
-    data = jax.random.key_data(found.keys)
-    seeds = [jax.random.key_data(jax.random.key(s)) for s in (5, 6)] * 3
-    np.testing.assert_array_equal(data, np.stack(seeds))
+    assert_same_bits([*found.keys], [jax.random.key(seed) for seed in (5, 6)] * 3)
     keys = jax.random.split(jax.random.key(0), 2)
     some = crossed(keys, {"x": np.arange(3.0)}, np.array([1, 4]))
     np.testing.assert_array_equal(some.overrides["x"], [0, 2])
-    data = jax.random.key_data(keys)[np.array([1, 0])]
-    np.testing.assert_array_equal(jax.random.key_data(some.keys), data)
+    assert_same_bits(some.keys, keys[::-1])
 
 
 def test_blocks_hold_all_members_once():

@@ -22,6 +22,8 @@ ENDS = np.arange(6) % np.arange(1, 9)[:, None] == np.minimum(1, np.arange(8))[:,
 ENDS[:, 0] = False
 EPISODES = 2 * ENDS.astype(int)
 RETURNS = np.where(ENDS, np.arange(1.0, 9.0)[:, None], nan)
+HELD = np.tile(np.arange(1.0, 9.0)[:, None], (1, 6))
+HELD[:, 0] = nan
 METRICS = {
     "env_steps": np.tile(np.arange(1, 7) * 10, (8, 1)),
     "episodes": EPISODES,
@@ -48,19 +50,15 @@ def test_returns_are_held_where_no_episode_ended(plan, length):
         shown = curves.add(segment), records.add(plan, segment)
     rows = slice(length - 1, None, length)
     assert (ENDS[:, 1]).all()  # so that everybody is known from the second update on
-    expected = np.tile(np.arange(1.0, 9.0)[:, None], (1, 6))
-    expected[:, 0] = nan
     found = curves.train
-    np.testing.assert_array_equal(found["episode_return"], expected[:, rows])
-    np.testing.assert_array_equal(found["episode_length"], 3 * expected[:, rows])
+    np.testing.assert_array_equal(found["episode_return"], HELD[:, rows])
+    np.testing.assert_array_equal(found["episode_length"], 3 * HELD[:, rows])
     # The count says which rows are held.
     counts = EPISODES.reshape(8, -1, length).sum(-1)
     np.testing.assert_array_equal(found["episodes"], counts)
     assert shown == (4.5, 4.5)
-    told = [
-        [row["episode_return"] for row in member] for member in records.rows["train"]
-    ]
-    np.testing.assert_array_equal(told, expected[:, rows])
+    told = [[row["episode_return"] for row in x] for x in records.rows["train"]]
+    np.testing.assert_array_equal(told, HELD[:, rows])
     # The mean of the middle half of 1 to 8, though better agents are seldom heard of.
     iqm = curve(found["episode_return"]).value[-1]
     assert iqm == (3 + 4 + 5 + 6) / 4
@@ -68,12 +66,9 @@ def test_returns_are_held_where_no_episode_ended(plan, length):
 
 
 def test_a_compiled_run_holds_what_rows_hold():
-    expected = np.tile(np.arange(1.0, 9.0)[:, None], (1, 6))
-    expected[:, 0] = nan
     found = jax.vmap(held)(jax.tree.map(jnp.asarray, METRICS))
-    np.testing.assert_array_equal(found["episode_return"], expected)
-    np.testing.assert_array_equal(found["episode_length"], 3 * expected)
-    np.testing.assert_array_equal(found["episodes"], EPISODES)
+    expected = METRICS | {"episode_return": HELD, "episode_length": 3 * HELD}
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 def test_a_return_that_is_no_number_is_not_held_over(plan):

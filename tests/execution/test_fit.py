@@ -1,4 +1,4 @@
-"""Which width of a block fits, as far as shapes say."""
+"""Which width of a block fits, as far as shapes say, and what it takes in time."""
 
 import types
 
@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from purerl.execution import memory
+from purerl.execution import dry_run, memory
 from purerl.execution.memory import peak_bytes, traced_memory
 from purerl.execution.programs import segment_length
-from purerl.scale.devices import Worker
+from purerl.scale.devices import Worker, make_workers
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -60,16 +60,16 @@ def test_a_segment_needs_its_rollout():
     assert large.working - small.working >= (64 - 16) * 2 * 4 * 2 * 4
 
 
-@pytest.mark.parametrize(
-    ("held", "limit", "lanes"),
-    [
-        (2_048, 2_048 * 150, 2_048),  # all fits in one block
-        (2_048, 2_048 * 100 + 1_024 * 50, 1_024),
-        (2_048, 1.0, 1_024),  # what the compiler counts decides
-        (8_192, 8_192 * 100 + 2_048 * 50, 2_048),  # the states of others are held
-        (1, 2_048 * 150 - 1, 1_024),  # a block's own states count in any case
-    ],
-)
+FITTING = [
+    (2_048, 2_048 * 150, 2_048),  # all fits in one block
+    (2_048, 2_048 * 100 + 1_024 * 50, 1_024),
+    (2_048, 1.0, 1_024),  # what the compiler counts decides
+    (8_192, 8_192 * 100 + 2_048 * 50, 2_048),  # the states of others are held
+    (1, 2_048 * 150 - 1, 1_024),  # a block's own states count in any case
+]
+
+
+@pytest.mark.parametrize(("held", "limit", "lanes"), FITTING)
 def test_lanes_are_halved_until_shapes_fit(held, limit, lanes):
     model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
     assert memory.lanes_by_shapes(model, 2_048, held, limit) == lanes
@@ -85,3 +85,22 @@ def test_only_wide_blocks_on_accelerators_ask_for_shapes():
     assert memory.fitting_lanes(bound, 1_024, 1_024, 2, [Worker(gpu, 0)]) == 1_024
     assert memory.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)]) == 1_024
     assert memory.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)], 1e12) == 4_096
+
+
+@pytest.mark.parametrize(
+    ("agents", "lanes", "turns"),
+    [(1, 1, 1), (1, 16, 1), (8, 8, 1), (9, 8, 2), (17, 8, 3), (16, 8, 2)],
+)
+def test_lanes_that_only_fill_a_block_take_their_time(
+    monkeypatch, agents, lanes, turns
+):
+    program = types.SimpleNamespace(member_shapes=dict)
+    cache = types.SimpleNamespace(get=lambda *arguments: program)
+    monkeypatch.setattr(dry_run, "current_cache", lambda: cache)
+    monkeypatch.setattr(dry_run, "make_workers", lambda: make_workers()[:1])
+    monkeypatch.setattr(dry_run, "rate", lambda *arguments: 1_000.0)
+    bound = bind(tiny_config())
+    part = dry_run.whole_runs(bound, agents)
+    speed, _ = dry_run._measured(part, lanes, None)
+    # A block of W lanes takes W thousandths of a second for a step of each.
+    assert agents / speed == pytest.approx(turns * lanes / 1_000.0)

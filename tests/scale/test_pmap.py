@@ -1,5 +1,6 @@
 import threading
 import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 pytestmark = pytest.mark.optimised
 
-NUM, LANES = 7, 2
+LANES = 2
+KEYS = jax.random.split(jax.random.key(0), 7)
 
 
 # Continuous actions take the same road, and as long again to compile.
@@ -33,37 +35,32 @@ def mapped(train):
 
 
 @pytest.fixture(scope="module")
-def keys():
-    return jax.random.split(jax.random.key(0), NUM)
-
-
-@pytest.fixture(scope="module")
-def whole(mapped, keys):
-    return mapped(keys)
+def whole(mapped):
+    return mapped(KEYS)
 
 
 @pytest.mark.parametrize(
     "members", slow_but([[3], [6, 0], [0, 1, 2], [5, 1, 4, 2, 0]], [3])
 )
-def test_bits_do_not_depend_on_number_order_or_neighbours(mapped, keys, whole, members):
+def test_bits_do_not_depend_on_number_order_or_neighbours(mapped, whole, members):
     index = np.asarray(members)
     expected = jax.tree.map(lambda x: x[index], whole)
-    assert_same_bits(mapped(keys[index]), expected)
+    assert_same_bits(mapped(KEYS[index]), expected)
 
 
 @pytest.mark.slow
-def test_bits_do_not_depend_on_devices(train, keys, whole):
+def test_bits_do_not_depend_on_devices(train, whole):
     devices = jax.local_devices()
     assert len(devices) == 2
     for used in (devices, devices[1:]):
-        result = purerl.pmap(train, lanes=LANES, devices=used)(keys[:5])
+        result = purerl.pmap(train, lanes=LANES, devices=used)(KEYS[:5])
         assert_same_bits(result, jax.tree.map(lambda x: x[:5], whole))
 
 
 @pytest.mark.slow
-def test_equals_vmap_of_the_same_width(train, keys, whole):
+def test_equals_vmap_of_the_same_width(train, whole):
     alike = purerl.compiler_options()
-    result = jax.jit(jax.vmap(train), compiler_options=alike)(keys[:LANES])
+    result = jax.jit(jax.vmap(train), compiler_options=alike)(KEYS[:LANES])
     assert_same_bits(result, jax.tree.map(lambda x: x[:LANES], whole))
 
 
@@ -80,16 +77,16 @@ def test_in_axes_share_some_arguments(size):
     np.testing.assert_array_equal(result["shared"], np.full(size, 10.0))
 
 
-@pytest.mark.parametrize(
-    ("call", "fragment"),
-    [
-        (lambda: purerl.pmap(jnp.sin, lanes=0), "lanes must be a positive"),
-        (lambda: purerl.pmap(jnp.sin)(jnp.float32(1)), "share one leading axis"),
-        (lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)), "share one leadi"),
-        (lambda: purerl.pmap(jnp.sin, in_axes=1)(jnp.zeros(2)), "must be 0 or None"),
-        (lambda: purerl.pmap(len, in_axes={"x": 0})(jnp.zeros(2)), "in_axes must be"),
-    ],
-)
+BAD_CALLS = [
+    (lambda: purerl.pmap(jnp.sin, lanes=0), "lanes must be a positive"),
+    (lambda: purerl.pmap(jnp.sin)(jnp.float32(1)), "share one leading axis"),
+    (lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)), "share one leadi"),
+    (lambda: purerl.pmap(jnp.sin, in_axes=1)(jnp.zeros(2)), "must be 0 or None"),
+    (lambda: purerl.pmap(len, in_axes={"x": 0})(jnp.zeros(2)), "in_axes must be"),
+]
+
+
+@pytest.mark.parametrize(("call", "fragment"), BAD_CALLS)
 def test_bad_calls_get_a_sentence(call, fragment):
     with pytest.raises(ConfigError, match=fragment):
         call()
@@ -110,32 +107,27 @@ def test_blocks_come_back_in_order_and_workers_run_side_by_side():
     assert {index for index, _ in results} == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("members", "lanes"),
-    [(1, 1), (2, 1), (3, 2), (10, 5), (16, 8), (17, 5), (34, 6), (10_000, 8)],
-)
-def test_default_lanes_on_two_cpu_workers(members, lanes):
-    device = jax.devices()[0]
-    assert default_lanes(members, [Worker(device, 0), Worker(device, 1)]) == lanes
+ON_TWO_CPUS = [(1, 1), (2, 1), (3, 2), (10, 5), (16, 8), (17, 5), (34, 6), (10_000, 8)]
 
 
-@pytest.mark.parametrize(
-    ("members", "gpus", "lanes"),
-    [
-        (1, 1, 1),
-        (100, 1, 128),
-        (1_024, 1, 1_024),
-        (1_025, 1, 1_280),  # a multiple of 256, and not 2,048
-        (2_048, 1, 2_048),  # one call
-        (2_048, 8, 256),
-        (16_384, 1, 16_384),
-        (16_385, 1, 8_448),  # two blocks alike
-        (1_000_000, 4, 15_872),  # 16 blocks each: 250,000 / 16 is 15,625
-    ],
-)
-def test_default_lanes_on_accelerators(members, gpus, lanes):
-    devices = [types.SimpleNamespace(platform="cuda") for _ in range(gpus)]
-    workers = [Worker(device, i) for i, device in enumerate(devices)]
+DEFAULT_LANES = [
+    *(("cpu", 2, *row) for row in ON_TWO_CPUS),
+    ("cuda", 1, 1, 1),
+    ("cuda", 1, 100, 128),
+    ("cuda", 1, 1_024, 1_024),
+    ("cuda", 1, 1_025, 1_280),  # a multiple of 256, and not 2,048
+    ("cuda", 1, 2_048, 2_048),  # one call
+    ("cuda", 8, 2_048, 256),
+    ("cuda", 1, 16_384, 16_384),
+    ("cuda", 1, 16_385, 8_448),  # two blocks alike
+    ("cuda", 4, 1_000_000, 15_872),  # 16 blocks each: 250,000 / 16 is 15,625
+]
+
+
+@pytest.mark.parametrize(("platform", "devices", "members", "lanes"), DEFAULT_LANES)
+def test_default_lanes(platform, devices, members, lanes):
+    device: Any = types.SimpleNamespace(platform=platform)
+    workers = [Worker(device, i) for i in range(devices)]
     assert default_lanes(members, workers) == lanes
 
 

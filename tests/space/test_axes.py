@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.config import ConfigError
+from purerl.config import TASK_FIELDS, ConfigError
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
 from purerl.space.axes import (
@@ -19,7 +19,8 @@ from purerl.space.axes import (
     read_axis,
     to_dict,
 )
-from purerl.space.points import for_fields
+from purerl.space.points import config_at, for_fields, resolve_point, with_algorithm
+from purerl.train import bind
 from tests.helpers import tiny_config
 
 INSIDE = {
@@ -54,16 +55,16 @@ def test_whole_ends_give_whole_numbers_with_both_ends():
         assert abs((values == number).mean() - share) < 0.02
 
 
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("env_params.length", {"env_params": {"length": 0.7}}),
-        ("critic_learning_rate", {}),
-        ("target_kl", {}),
-        ("learning_rate.start", {"learning_rate": purerl.schedules.Linear(1, 0)}),
-        ("optimiser.b1", {"optimiser": purerl.optimisers.Adam(b1=0)}),
-    ],
-)
+FRACTIONS = [
+    ("env_params.length", {"env_params": {"length": 0.7}}),
+    ("critic_learning_rate", {}),
+    ("target_kl", {}),
+    ("learning_rate.start", {"learning_rate": purerl.schedules.Linear(1, 0)}),
+    ("optimiser.b1", {"optimiser": purerl.optimisers.Adam(b1=0)}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), FRACTIONS)
 def test_a_field_with_a_fraction_draws_fractions_whatever_its_value(name, fields):
     config = purerl.PPOConfig(**fields)
     axes = for_fields(config, {name: purerl.uniform(0, 2)})
@@ -114,15 +115,15 @@ def test_labels_tell_values_apart():
     assert labels([ClipDrift(0.1), ClipDrift(0.2)]) == names
 
 
-@pytest.mark.parametrize(
-    ("design", "axes", "shape", "points"),
-    [
-        # The last axis of a grid is the fastest.
-        ("grid", {"a": [1, 2], "b": ["x", "y"]}, (2, 2), "1x 1y 2x 2y"),
-        ("grid", {}, (), [()]),
-        ("zip", {"a": [1, 1, 2], "b": (3, 4, 3)}, (3,), "13 14 23"),
-    ],
-)
+DESIGNS = [
+    # The last axis of a grid is the fastest.
+    ("grid", {"a": [1, 2], "b": ["x", "y"]}, (2, 2), "1x 1y 2x 2y"),
+    ("grid", {}, (), [()]),
+    ("zip", {"a": [1, 1, 2], "b": (3, 4, 3)}, (3,), "13 14 23"),
+]
+
+
+@pytest.mark.parametrize(("design", "axes", "shape", "points"), DESIGNS)
 def test_a_grid_combines_and_a_zip_takes_together(design, axes, shape, points):
     made = expand(axes, design)
     assert made.shape == shape
@@ -170,54 +171,92 @@ def test_axes_of_a_random_design_are_independent():
     assert abs(a.mean() - 0.5) < 0.02
 
 
-@pytest.mark.parametrize(
-    ("text", "axis"),
-    [
-        ("learning-rate=1e-4,3e-4", ("learning_rate", [1e-4, 3e-4])),
-        ("gamma=linspace(0.9, 1, 3)", ("gamma", [0.9, 0.95, 1.0])),
-        ("num_envs=range(2,9,2)", ("num_envs", [2, 4, 6, 8])),
-        ("hidden_sizes=(64,64),(8,)", ("hidden_sizes", [(64, 64), (8,)])),
-        ("env=CartPole-v1,Doors-v0", ("env", ["CartPole-v1", "Doors-v0"])),
-        ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
-        ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
-        ("n=7", ("n", [7])),
-        ("n=Clip(0.1),DPO(2.0, 0.6)", ("n", ["Clip(0.1)", "DPO(2.0, 0.6)"])),
-    ],
-)
+WRITTEN = [
+    ("learning-rate=1e-4,3e-4", ("learning_rate", [1e-4, 3e-4])),
+    ("gamma=linspace(0.9, 1, 3)", ("gamma", [0.9, 0.95, 1.0])),
+    ("num_envs=range(2,9,2)", ("num_envs", [2, 4, 6, 8])),
+    ("hidden_sizes=(64,64),(8,)", ("hidden_sizes", [(64, 64), (8,)])),
+    ("env=CartPole-v1,Doors-v0", ("env", ["CartPole-v1", "Doors-v0"])),
+    ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
+    ("a=geomspace(1e-4,1e-2,3)", ("a", pytest.approx([1e-4, 1e-3, 1e-2]))),
+    ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
+    ("n=7", ("n", [7])),
+    ("n=Clip(0.1),DPO(2.0, 0.6)", ("n", ["Clip(0.1)", "DPO(2.0, 0.6)"])),
+]
+
+
+@pytest.mark.parametrize(("text", "axis"), WRITTEN)
 def test_axes_as_the_command_line_writes_them(text, axis):
     assert parse_axis(text) == axis
 
 
-def test_geomspace_is_even_in_the_logarithm():
-    name, values = parse_axis("learning_rate=geomspace(1e-4,1e-2,3)")
-    assert name == "learning_rate"
-    np.testing.assert_allclose(values, [1e-4, 1e-3, 1e-2])
+BAD = [
+    (lambda: purerl.uniform(2, 1), "lower one first, got 2 and 1"),
+    (lambda: purerl.loguniform(0, 1), "positive ends, got 0"),
+    (lambda: purerl.uniform(0, math.inf), "two finite ends"),
+    (lambda: purerl.choice([]), "at least one value"),
+    (lambda: expand({"a": [1]}, "all"), "design must be one of grid, zip, random"),
+    (lambda: expand({"a": []}), "the axis 'a' has no values"),
+    (lambda: expand({"a": [1, 2, 1]}), "the axis 'a' has 1 more than once"),
+    (lambda: expand({"a": 3}), r"must be a list of values, got 3; for .* \[3\]"),
+    (lambda: expand({"a": {"ppo"}}), "must be a list of values, got {'ppo'}"),
+    (lambda: expand({"a": purerl.uniform(0, 1)}), "is a distribution"),
+    (lambda: expand({"a": [1, 2], "b": [1]}, "zip"), "equal lengths.*'b': 1"),
+    (lambda: expand({"a": [1]}, "random"), "needs num_points"),
+    (lambda: expand({"a": [1]}, "random", 0), "num_points must be a positive"),
+    (lambda: expand({}, "random", 3), "at least one axis"),
+    (lambda: expand({"a": [1]}, "grid", 3), "num_points belongs to a random"),
+    (lambda: parse_axis("learning_rate"), "NAME=VALUES, got 'learning_rate'"),
+    (lambda: parse_axis("lr=loguniform(2,1)"), "lower one first"),
+    (lambda: parse_axis("lr=geomspace(1e-4)"), "cannot read the axis 'lr=geomsp"),
+    (lambda: parse_axis("lr=linspace(0,1,-3)"), "must be non-negative"),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: purerl.uniform(2, 1), "lower one first, got 2 and 1"),
-        (lambda: purerl.loguniform(0, 1), "positive ends, got 0"),
-        (lambda: purerl.uniform(0, math.inf), "two finite ends"),
-        (lambda: purerl.choice([]), "at least one value"),
-        (lambda: expand({"a": [1]}, "all"), "design must be one of grid, zip, random"),
-        (lambda: expand({"a": []}), "the axis 'a' has no values"),
-        (lambda: expand({"a": [1, 2, 1]}), "the axis 'a' has 1 more than once"),
-        (lambda: expand({"a": 3}), r"must be a list of values, got 3; for .* \[3\]"),
-        (lambda: expand({"a": {"ppo"}}), "must be a list of values, got {'ppo'}"),
-        (lambda: expand({"a": purerl.uniform(0, 1)}), "is a distribution"),
-        (lambda: expand({"a": [1, 2], "b": [1]}, "zip"), "equal lengths.*'b': 1"),
-        (lambda: expand({"a": [1]}, "random"), "needs num_points"),
-        (lambda: expand({"a": [1]}, "random", 0), "num_points must be a positive"),
-        (lambda: expand({}, "random", 3), "at least one axis"),
-        (lambda: expand({"a": [1]}, "grid", 3), "num_points belongs to a random"),
-        (lambda: parse_axis("learning_rate"), "NAME=VALUES, got 'learning_rate'"),
-        (lambda: parse_axis("lr=loguniform(2,1)"), "lower one first"),
-        (lambda: parse_axis("lr=geomspace(1e-4)"), "cannot read the axis 'lr=geomsp"),
-        (lambda: parse_axis("lr=linspace(0,1,-3)"), "must be non-negative"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), BAD)
 def test_bad_axes_get_a_sentence(call, words):
     with pytest.raises(ConfigError, match=words):
         call()
+
+
+# Points
+
+
+def test_another_algorithm_takes_over_what_was_set():
+    config = tiny_config(gamma=0.9)
+    other = with_algorithm(config, "dqn")
+    assert isinstance(other, purerl.DQNConfig)
+    assert (other.gamma, other.total_timesteps) == (0.9, 640)
+    assert other.hidden_sizes == (8,)
+    # What is PPO's default stays DQN's default.
+    assert other.num_envs == 2 and other.activation == "relu" != config.activation
+
+
+@pytest.mark.parametrize("cls", [purerl.PPOConfig, purerl.SACConfig, purerl.DQNConfig])
+def test_another_algorithm_has_the_same_task_also_where_it_is_the_default(cls):
+    """PPO's default environment is CartPole-v1, and SAC's Pendulum-v1."""
+    config = cls(num_envs=cls().num_envs)
+    for name in ("ppo", "sac", "plr", "bandit", "tabular"):
+        other = with_algorithm(config, name)
+        for field in TASK_FIELDS:
+            expected = getattr(config, field)
+            if (name, field) == ("plr", "env_wrappers"):
+                expected = ("RandomLevels",)  # It cannot train without.
+            assert getattr(other, field) == expected, (name, field)
+    bind(with_algorithm(purerl.PPOConfig(env="Maze-v0", total_timesteps=5e6), "plr"))
+    point = config_at(purerl.SACConfig(env="Pendulum-v1"), {"algorithm": "ppo"})
+    assert isinstance(point, purerl.PPOConfig) and point.env == "Pendulum-v1"
+    assert point.learning_rate == purerl.PPOConfig().learning_rate
+
+
+def test_a_point_is_a_config():
+    point = {"num_envs": 4, "learning_rate": 0.1, "algorithm": "vpg"}
+    config, overrides = resolve_point(tiny_config(), point)
+    assert isinstance(config, purerl.VPGConfig) and config.num_envs == 4
+    assert overrides == {"learning_rate": 0.1}
+    assert config_at(tiny_config(), point) == config.replace(learning_rate=0.1)
+
+
+def test_the_task_of_a_folder_read_without_modules_is_the_config_of_every_point():
+    task = purerl.config.TrainConfig(total_timesteps=640)
+    assert config_at(task, {"extra_loss.coef": 0.1}) is task

@@ -16,54 +16,29 @@ NETWORKS = tiny_config(num_evaluations=2)
 CONFIG = tiny_table(num_evaluations=2)
 AXES = {"learning_rate": [1e-3, 1e-2]}
 RANGE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
-SHARED = {"lanes": 2, "segment_updates": 10, "progress": False}
-SAVED = {"checkpoint_seconds": 0.0}
+NARROW = {"lanes": 2, "progress": False}
+SHARED = NARROW | {"segment_updates": 10}
+SAVED = SHARED | {"checkpoint_seconds": 0.0}
+BRACKET = {"brackets": "one", "eta": 2, "min_updates": 10}
+GENERATIONS = {"generations": 3, "snapshot_every": 1}
 
 # What writes a folder of each kind; called again, it goes on with it.
 WRITE: dict[str, Callable[[Path], Any]] = {
     "run": lambda out: purerl.run(
-        NETWORKS,
-        seeds=2,
-        out=out,
-        resume=(out / "manifest.json").exists(),
-        **SHARED,
-        **SAVED,
+        NETWORKS, seeds=2, out=out, resume=(out / "manifest.json").exists(), **SAVED
     ),
     "sweep": lambda out: purerl.sweep(CONFIG, AXES, seeds=2, out=out, **SHARED),
     "pbt": lambda out: purerl.pbt(
-        CONFIG, RANGE, population=2, ready_updates=10, out=out, **SHARED, **SAVED
+        CONFIG, RANGE, population=2, ready_updates=10, out=out, **SAVED
     ),
     "halving": lambda out: purerl.halving(
-        CONFIG,
-        AXES,
-        num_points=2,
-        brackets="one",
-        eta=2,
-        min_updates=10,
-        out=out,
-        **SHARED,
-        **SAVED,
+        CONFIG, AXES, num_points=2, **BRACKET, out=out, **SAVED
     ),
     "evolution": lambda out: purerl.evolve(
-        CONFIG,
-        "learning_rate",
-        population=2,
-        generations=3,
-        snapshot_every=1,
-        out=out,
-        **SHARED,
-        **SAVED,
+        CONFIG, "learning_rate", population=2, **GENERATIONS, out=out, **SAVED
     ),
     "tune": lambda out: purerl.tune(
-        CONFIG,
-        RANGE,
-        trials=5,
-        batch=2,
-        seeds=2,
-        holdout_seeds=2,
-        lanes=2,
-        out=out,
-        progress=False,
+        CONFIG, RANGE, trials=5, batch=2, seeds=2, holdout_seeds=2, out=out, **NARROW
     ),
     "comparison": lambda out: purerl.compare(
         CONFIG, {"slow": {"learning_rate": 1e-3}, "own": {}}, seeds=2, out=out, **SHARED
@@ -93,16 +68,13 @@ def contents(kind: str, result: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
-    if dataclasses.is_dataclass(value) and hasattr(value, "replace"):
-        return repr(value)
+    is_config = dataclasses.is_dataclass(value) and hasattr(value, "replace")
     if isinstance(value, tuple | list):
         return [_plain(inner) for inner in value]
-    if isinstance(value, str | int | float | None) or isinstance(value, Path):
+    if is_config or isinstance(value, str | int | float | None | Path):
         return repr(value)
     value = plain(value)
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    if value.dtype == object:
+    if not isinstance(value, np.ndarray) or value.dtype == object:
         return repr(value)
     if np.issubdtype(value.dtype, np.floating):
         value = np.where(np.isnan(value), value.dtype.type(np.nan), value)

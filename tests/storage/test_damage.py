@@ -128,67 +128,63 @@ def snapshot(out: Path) -> dict[Path, bytes]:
     return {name: (out / name).read_bytes() for name in files_of(out)}
 
 
+def faults(whole, part, number, out, capsys):
+    """What is wrong with what readers, and a call that goes on, make of a damage."""
+    kind, source, right, rows = whole
+    shutil.copytree(source, out)
+    how, paths = damage(out, random.Random(f"{kind} {part} {number}"))
+    before, found = snapshot(out), []
+
+    def tried(reader, read):
+        """What it returns and says, and whether that names a damaged file."""
+        try:
+            value, text = outcome(read, capsys)
+        except Exception as error:
+            found.append((reader, "raw", repr(error)[:200]))
+            return None, "", True
+        return value, text[:200], names(text, out, paths)
+
+    readers = {
+        "load": (lambda: contents(kind, purerl.load(out)), right),
+        "track": (lambda: told(out), rows),
+    }
+    commands = {
+        "report": number % 5 == 0,
+        "evaluate": number % 10 == 0 and kind == "run",
+        "plot": number % 10 == 5 and kind not in ("pbt", "halving", "tune"),
+    }
+    for command in (name for name, is_due in commands.items() if is_due):
+        place = {"report": "page.html", "plot": "picture.png"}.get(command)
+        words = [command, str(out)]
+        words += ["--out", str(out.parent / place)] if place else []
+        readers[command] = (lambda words=words: main(words)), 0
+    for reader, (read, wanted) in readers.items():
+        value, text, is_named = tried(reader, read)
+        if value != wanted and not is_named:
+            found.append((reader, "silent", text))
+    if snapshot(out) != before:
+        found.append(("a reader wrote",))
+    if number % 3 == 0:
+        value, text, is_named = tried("goes on", lambda: WRITE[kind](out))
+        after = snapshot(out)
+        if value is not None:
+            again, *_ = tried("goes on", lambda: contents(kind, purerl.load(out)))
+            is_named = again is not None and (is_named or again == right)
+        elif changed := [str(n) for n in before if after.get(n) != before[n]]:
+            found.append(("goes on", "overwritten", changed))
+        if not is_named:
+            found.append(("goes on", "silent", text))
+    shutil.rmtree(out)
+    return [(number, how, [*map(str, paths)], *fault) for fault in found]
+
+
 @pytest.mark.slow(optimised=False)  # as the whole folders were
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("whole", WRITE, indirect=True)
 def test_a_damaged_folder_is_read_rightly_or_named(whole, part, tmp_path, capsys):
-    kind, source, right, rows = whole
     found = []
     for number in range(EACH):
-        rng = random.Random(f"{kind} {part} {number}")
-        out = tmp_path / str(number)
-        shutil.copytree(source, out)
-        how, paths = damage(out, rng)
-        before = snapshot(out)
-        readers = {
-            "load": lambda out=out: contents(kind, purerl.load(out)),
-            "track": lambda out=out: told(out),
-        }
-        if number % 5 == 0:
-            page = tmp_path / "page.html"
-            readers["report"] = lambda out=out, page=page: main(
-                ["report", str(out), "--out", str(page)]
-            )
-        if number % 10 == 0 and kind == "run":
-            readers["evaluate"] = lambda out=out: main(["evaluate", str(out)])
-        if number % 10 == 5 and kind in ("run", "sweep", "evolution", "comparison"):
-            picture = tmp_path / "picture.png"
-            readers["plot"] = lambda out=out, picture=picture: main(
-                ["plot", str(out), "--out", str(picture)]
-            )
-        wanted = {"load": right, "track": rows}
-        said = ""
-        for reader, read in readers.items():
-            case = (number, how, [*map(str, paths)], reader)
-            try:
-                value, text = outcome(read, capsys)
-            except Exception as error:
-                found.append((*case, "raw", repr(error)[:200]))
-                continue
-            said += text
-            is_right = value == wanted.get(reader, 0)
-            if not is_right and not names(text, out, paths):
-                found.append((*case, "silent", text[:200]))
-        if snapshot(out) != before:
-            found.append((number, how, [*map(str, paths)], "a reader wrote"))
-        if number % 3 == 0:
-            case = (number, how, [*map(str, paths)], "goes on")
-            try:
-                value, text = outcome(lambda out=out: WRITE[kind](out), capsys)
-                if value is None:
-                    if not names(text, out, paths):
-                        found.append((*case, "silent", text[:200]))
-                    after = snapshot(out)
-                    if {n: x for n, x in after.items() if n in before} != before:
-                        changed = [str(n) for n in before if after.get(n) != before[n]]
-                        found.append((*case, "overwritten", changed))
-                else:
-                    again = contents(kind, purerl.load(out))
-                    if again != right and not names(text, out, paths):
-                        found.append((*case, "other data", text[:200]))
-            except Exception as error:
-                found.append((*case, "raw", repr(error)[:200]))
-        shutil.rmtree(out)
+        found += faults(whole, part, number, tmp_path / str(number), capsys)
     assert not found, f"{len(found)} of {EACH}:\n" + "\n".join(map(str, found))
 
 

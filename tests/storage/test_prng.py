@@ -34,11 +34,6 @@ def keys_of(impl):
     return option("jax_default_prng_impl", impl)
 
 
-def numbers_by_size():
-    """Random numbers that follow the size of an array, as JAX had them before 0.5."""
-    return option("jax_threefry_partitionable", False)
-
-
 def test_a_run_with_other_keys_is_read_and_goes_on_only_with_them(tmp_path):
     out = tmp_path / "run"
     calls = {"out": out, "checkpoint_seconds": 0, **SMALL}
@@ -64,7 +59,8 @@ def test_a_run_goes_on_only_with_random_numbers_that_are_made_alike(tmp_path):
     assert begun["threefry_partitionable"] is True
     resume = {"resume": True, "trackers": [], **calls}
     words = "partitionable=True, and this .* Set JAX_THREEFRY_PARTITIONABLE=1 to go on"
-    with numbers_by_size(), pytest.raises(ConfigError, match=words):
+    by_size = option("jax_threefry_partitionable", False)  # as before JAX 0.5
+    with by_size, pytest.raises(ConfigError, match=words):
         purerl.run(CONFIG, seeds=2, **resume)
     folders.write(tmp_path, {**begun, "threefry_partitionable": False})
     words = "partitionable=False, and this .* Set JAX_THREEFRY_PARTITIONABLE=0 to go on"
