@@ -20,7 +20,6 @@ from jax.sharding import PartitionSpec
 import purerl
 from purerl import losses
 from purerl.train import bind, make_segment
-from tests import boxes
 from tests.algorithms.short_runs import (
     CONFIG,
     EVALUATED_AFTER,
@@ -29,9 +28,8 @@ from tests.algorithms.short_runs import (
     UPDATES,
     assert_close,
     assert_same_bits,
-    lane,
 )
-from tests.helpers import slow_but
+from tests.helpers import lane, slow_but
 
 pytestmark = pytest.mark.optimised(slow=True)
 
@@ -165,44 +163,3 @@ def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs, deadline):
         spread = jax.block_until_ready(spread_train(KEYS[:LANES]))
     assert len(spread.metrics["env_steps"].sharding.device_set) == 2
     assert_close(spread, runs.first)
-
-
-ON_POLICY = {
-    "num_envs": 4,
-    "num_steps": 8,
-    "hidden_sizes": (8,),
-    "total_timesteps": 4 * 8 * 4,
-    "normalize_observations": True,
-    "num_evaluations": 0,
-}
-# With one minibatch a gradient sees the same samples on one device and on two.
-ONE_BATCH = {**ON_POLICY, "num_minibatches": 1}
-MEMORY = {**ONE_BATCH, "memory_size": 8, "head_sizes": ()}
-WATCHED = {"env": boxes.WatchedChain(5), "actor_keys": ("some",)}
-SPREAD = {
-    "vpg": purerl.VPGConfig(normalize_rewards=True, **ON_POLICY),
-    "vpg-continuous": purerl.VPGConfig(env="probe/continuous", **ON_POLICY),
-    "pqn": purerl.PQNConfig(**ONE_BATCH),
-    "memory": purerl.RecurrentPPOConfig(normalize_rewards=True, **MEMORY),
-    "memories": purerl.RecurrentPPOConfig(
-        critic_keys=("place",), **{**MEMORY, **WATCHED}
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SPREAD)
-def test_an_agent_spread_over_two_devices_is_the_agent_on_one(name):
-    """PPO's stands in `tests.scale`; here is what others do by themselves."""
-    whole = jax.jit(purerl.make_train(SPREAD[name]))(jax.random.key(0))
-    spread = jax.jit(purerl.data_parallel(SPREAD[name]))(jax.random.key(0))
-    for field in ("params", "obs_moments", "memory"):
-        one, two = (getattr(x.state, field) for x in (whole, spread))
-        close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
-        jax.tree.map(close, one, two)
-    for metric, values in whole.metrics.items():
-        np.testing.assert_allclose(
-            spread.metrics[metric], values, rtol=1e-3, atol=1e-4, err_msg=metric
-        )
-    for leaf in jax.tree.leaves((spread.state.envs.obs, spread.state.memory)):
-        assert [x.data.shape[0] for x in leaf.addressable_shards] == [2, 2]

@@ -1,12 +1,12 @@
 """Off-policy updates as an accelerator computes them are the updates of a CPU."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import purerl
 from purerl.accelerator.kernels import traced_for
+from tests.helpers import assert_close, slow_but
 
 SMALL = {
     "num_envs": 2,
@@ -59,13 +59,7 @@ def trained(config, platform):
         return jax.jit(lambda key: train(key))(jax.random.key(3))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *QUICK,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS if n not in QUICK),
-    ],
-)
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_an_accelerators_run_is_the_one_of_a_cpu(name):
     known = trained(CONFIGS[name], "cpu")
     found = trained(CONFIGS[name], "cuda")
@@ -75,16 +69,4 @@ def test_an_accelerators_run_is_the_one_of_a_cpu(name):
     first = -(-SMALL["learning_starts"] // per_update) - 1
     learned = np.arange(SMALL["total_timesteps"] // per_update) >= first
     np.testing.assert_array_equal(known.metrics["gradient_steps"] > 0, learned)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(
-            *(jax.random.key_data(x) if is_key(x) else x for x in (a, b)),
-            rtol=2e-3,
-            atol=2e-4,
-        ),
-        found,
-        known,
-    )
-
-
-def is_key(x):
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    assert_close(found, known, rtol=2e-3, atol=2e-4)

@@ -1,5 +1,7 @@
 """PQN against arithmetic by hand, plain loops and tasks whose answer is known."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,13 +102,8 @@ def test_not_one_epsilon_coin_for_the_batch():
     # The known bug: all environments explore together or none. Doors has five actions,
     # so with epsilon 1/2 an action differs from the greedy one with chance 0.4; of 64
     # environments 25.6 do, with a deviation of 3.9, in every one of 200 steps.
-    parts, state = make(
-        env="Doors-v0",
-        num_envs=64,
-        num_steps=200,
-        epsilon_schedule="constant",
-        epsilon_end=0.5,
-    )
+    half = {"epsilon_schedule": "constant", "epsilon_end": 0.5}
+    parts, state = make(env="Doors-v0", num_envs=64, num_steps=200, **half)
     collect = jax.jit(lambda k: on_policy.collect(parts, state, k))
     transitions = collect(jax.random.key(3)).transitions
     greedy = q_values(parts, state.params, transitions.obs.astype(jnp.float32))
@@ -122,9 +119,8 @@ def test_not_one_epsilon_coin_for_the_batch():
 def test_epsilon_of_an_update_is_that_of_its_first_step():
     # 64 steps per update; 0.9 to 0.1 over 128 steps: 0.9, 0.5, 0.1, 0.1.
     parts, _ = make()
-    epsilons = [
-        exploration.epsilon_of_update(parts.config, jnp.int32(u)) for u in range(4)
-    ]
+    epsilon_of = partial(exploration.epsilon_of_update, parts.config)
+    epsilons = jax.vmap(epsilon_of)(jnp.arange(4))
     np.testing.assert_allclose(epsilons, [0.9, 0.5, 0.1, 0.1], rtol=1e-6)
 
 
@@ -172,10 +168,7 @@ PROBE = CONFIG.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("env", "observations", "expected"),
-    Q_PROBES,
-)
+@pytest.mark.parametrize(("env", "observations", "expected"), Q_PROBES)
 @pytest.mark.slow(optimised=False)
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)

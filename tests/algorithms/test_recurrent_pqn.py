@@ -8,6 +8,7 @@ import numpy as np
 import purerl
 from purerl.algorithms import on_policy, pqn
 from tests import nets
+from tests.algorithms import by_hand
 from tests.algorithms.agents import agent_of, algorithm_of, compiled, rows_of
 
 FIELDS = {
@@ -41,23 +42,22 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
 
     def learned_from(state, played):
         rows, core = rows_of(pqn, parts, state, played), state.params["core"]
-        features = [
-            parts.memory.core.apply(core, obs, method=lambda m, obs: m.torso(obs))
-            for obs in (played.transitions.obs, played.transitions.next_obs)
-        ]
-        return rows.batch.target, features, pqn.loss(parts, state.params, rows)[0]
+        entering = partial(by_hand.entering, parts.memory.core, core)
+        steps = played.transitions
+        return (
+            *(rows.batch.target, entering(steps.obs), entering(steps.next_obs)),
+            pqn.loss(parts, state.params, rows)[0],
+        )
 
-    targets, features, found = compiled(learned_from, state, played)
+    targets, entering, following, found = compiled(learned_from, state, played)
     transitions, memories = jax.tree.map(
         np.asarray, (played.transitions, played.memories)
     )
-    kernel = np.asarray(state.params["core"]["params"]["memory"]["Dense_0"]["kernel"])
     head = jax.tree.map(np.asarray, state.params["q"]["params"]["Dense_0"])
 
     def values(memory):
         return memory @ head["kernel"] + head["bias"]
 
-    entering, following = (x @ kernel for x in features)
     ends = transitions.terminated, transitions.truncated
     steps, num_envs = ends[0].shape
     squared, cut = [], 0

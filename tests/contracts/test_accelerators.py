@@ -10,15 +10,13 @@ import pytest
 import purerl
 from purerl.accelerator.kernels import traced_for
 from tests.contracts.tools import rows
+from tests.helpers import slow_but
 
 CONFIGS = {**rows.defaults(), **rows.variants()}
 QUICK = ("ppo", "ppo-continuous", "ppo-dict-masked", "dqn")
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
 
 
-@pytest.mark.parametrize(
-    "name", [*QUICK, *(each for each in SLOW if each.values[0] not in QUICK)]
-)
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_a_run_is_traced_for_an_accelerator_as_for_a_cpu(name):
     def shapes(platform):
         with traced_for(platform):

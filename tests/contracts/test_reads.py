@@ -11,6 +11,7 @@ import pytest
 from purerl.train import bind, read_by_start, read_by_updates
 from purerl.types import Schedule
 from tests.contracts.tools import rows
+from tests.helpers import slow_but
 
 CONFIGS = {**rows.defaults(), **rows.variants()}
 QUICK = ("vpg", "dqn", "sac", "tabular", "bandit-gradient")
@@ -70,12 +71,7 @@ def numbers_of(config):
     return found
 
 
-def rows_of(quick):
-    slow = (name for name in CONFIGS if name not in quick)
-    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
-
-
-@pytest.mark.parametrize("name", rows_of(QUICK))
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_a_run_reads_every_number_whose_option_is_on(name):
     bound = bind(CONFIGS[name])
     config, kind = bound.config, type(bound.config).__name__

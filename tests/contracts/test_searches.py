@@ -221,21 +221,6 @@ def test_a_dry_run_says_what_a_search_would_cost(monkeypatch, capsys):
         purerl.dry_run(search._replace(ask=lambda state: None))
 
 
-def test_a_request_is_held_to_the_one_before_it():
-    search, rows = _own_search(), np.arange(4)
-    first = search.ask(search.init())
-    requests = [
-        first._replace(until=until, parents=rows if number else None)
-        for number, until in enumerate((6, 12, 12))
-    ]
-    search = search._replace(
-        ask=lambda state: requests[state.told],
-        tell=lambda state, *_: state._replace(told=state.told + 1),
-    )
-    with pytest.raises(purerl.ConfigError, match=r"until .* above 12, .* got 12"):
-        drive(search, lanes=2, **QUIET)
-
-
 def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeypatch):
     search(out=tmp_path)
     with monkeypatch.context() as patch:
@@ -300,6 +285,7 @@ def _members(count=4, numbers=4):
 
 FIRST = Request(_members(), 4)
 FOUR = np.arange(4)
+SECOND = Request(_members(), 8, FOUR)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +293,7 @@ FOUR = np.arange(4)
     [
         ([Request(_members(4, 3), 4)], "a value for each of 4 members, .*3,"),
         ([Request(_members(), 3)], "a multiple of segment_updates = 4, or 12"),
-        ([FIRST, Request(_members(), 4, FOUR)], "above 4, what its members have seen"),
+        ([FIRST, SECOND, SECOND], "above 8, what its members have seen, .*got 8"),
         ([FIRST, Request(_members(), 8, FOUR // 2)], "ascending, none twice, or"),
     ],
 )

@@ -14,7 +14,7 @@ import purerl
 from purerl.scale.devices import make_workers
 from tests.helpers import assert_same_bits, trained
 
-from .conftest import GENERATIONS, PARTS, POPULATION, SETTINGS, evolve, outcome
+from .conftest import GENERATIONS, PARTS, POPULATION, SETTINGS, evolve, outcome, start
 
 pytestmark = pytest.mark.optimised(slow=True)
 
@@ -152,3 +152,11 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("one")
     evolve(out=path, generations=1)
     return path
+
+
+def test_what_was_learned_stands_in_the_folder(folder):
+    loss = purerl.load_evolution(folder).loss
+    assert loss != start().policy_loss
+    assert_same_bits(purerl.load_part(folder / "policy_loss.npz"), loss)
+    learned = purerl.serialise.from_yaml(folder / "learned.yaml")
+    assert_same_bits(learned.policy_loss, loss)
