@@ -90,9 +90,7 @@ def test_the_projection_keeps_all_mass_far_from_zero(low, high):
     target = target_of(reward, discount, probabilities)
     np.testing.assert_allclose(np.asarray(target).sum(1), 1.0, atol=1e-5)
     np.testing.assert_allclose(
-        target_of(0 * reward, 1 + 0 * discount, probabilities),
-        probabilities,
-        atol=5e-3,
+        target_of(0 * reward, 1 + 0 * discount, probabilities), probabilities, atol=5e-3
     )
 
 

@@ -19,12 +19,9 @@ from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import SquaredError
 from purerl.replay import uniform as replay
+from tests.algorithms import test_actor_critics
 from tests.algorithms.agents import compiled
-from tests.algorithms.test_actor_critics import (
-    RATE,
-    descended,
-    make,
-)
+from tests.algorithms.test_actor_critics import RATE, descended, make
 from tests.helpers import assert_close
 
 N = 4
@@ -35,15 +32,8 @@ TQC = {"num_critics": 3, "num_quantiles": 4, "dropped_quantiles": 1}
 
 
 def make_batch():
-    keys = jax.random.split(jax.random.key(1), 4)
-    return Batch(
-        obs=jax.random.normal(keys[0], (N, 1)),
-        action=jnp.array([[-0.5], [0.0], [0.25], [1.0]]),
-        reward=jax.random.normal(keys[1], (N,)),
-        next_obs=jax.random.normal(keys[2], (N, 1)),
-        discount=jnp.array([0.0, 0.9, 0.81, 0.9]),  # 0: terminated
-        weight=jax.random.uniform(keys[3], (N,)),
-    )
+    action = jnp.array([[-0.5], [0.0], [0.25], [1.0]])
+    return test_actor_critics.make_batch()._replace(action=action)
 
 
 def one_critic(params, index, obs, action):

@@ -95,10 +95,7 @@ UPDATES = {
     "discrete": ({}, of_one(3)),
     "gaussian": ({"env": "Pendulum-v1", "hidden_sizes": (7,)}, of_one(2)),
     "ends-early": ({"normalize_advantages": False, "target_kl": 1e-9}, of_one(3)),
-    "adamw": (
-        {"hidden_sizes": (4, 3, 3), "optimiser": optimisers.AdamW()},
-        of_one(4),
-    ),
+    "adamw": ({"hidden_sizes": (4, 3, 3), "optimiser": optimisers.AdamW()}, of_one(4)),
     "whole-batch": ({"normalize_whole_batch": True, "activation": "relu"}, of_one(3)),
     "two-rates": ({"critic_learning_rate": 1e-3}, of_two(3)),
     "frozen": ({"frozen": ("critic.Dense_0",)}, of_two(3)),

@@ -197,19 +197,6 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     np.testing.assert_allclose(metrics["level_score"][0], expected.mean(), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_other_levels_than_mazes_are_replayed():
-    config = CONFIG.replace(
-        env="ObjectGrid-v0",
-        env_kwargs={"observation": "vector"},
-        score="positive_value_loss",
-    )
-    states, metrics = course(config)
-    assert (metrics["replayed"] == 1).any()
-    assert np.isfinite(metrics["level_score"]).all()
-    assert len(np.unique(states.level_buffer.levels.start[-1])) > 1
-
-
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

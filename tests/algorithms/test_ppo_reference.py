@@ -198,9 +198,7 @@ def test_advantages_are_standardised_over_all_devices():
     expected = (np.array([[1, 2], [3, 6]]) - 3) / np.sqrt(3.5)
     np.testing.assert_allclose(spread(advantage), expected, rtol=1e-5)
     np.testing.assert_allclose(
-        averages.standardise(advantage.reshape(4), None),
-        expected.reshape(4),
-        rtol=1e-5,
+        averages.standardise(advantage.reshape(4), None), expected.reshape(4), rtol=1e-5
     )
 
 

@@ -17,18 +17,10 @@ from purerl.accelerator.kernels import traced_for
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import sac, td3
 from purerl.algorithms.off_policy import Learner
+from tests.algorithms import test_few_kernels_off_policy
 from tests.helpers import assert_same_bits
 
-SMALL = {
-    "num_envs": 2,
-    "total_timesteps": 64,
-    "rounds_per_update": 16,
-    "learning_starts": 8,
-    "batch_size": 8,
-    "hidden_sizes": (8, 8),
-    "num_evaluations": 0,
-    "buffer_size": 64,
-}
+SMALL = {**test_few_kernels_off_policy.SMALL, "hidden_sizes": (8, 8)}
 ONE = {
     "td3": purerl.TD3Config(**SMALL),
     "sac": purerl.SACConfig(**SMALL),

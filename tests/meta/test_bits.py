@@ -141,9 +141,9 @@ def test_members_are_plain_training_with_their_overrides(whole):
     ],
 )
 def test_other_settings_are_refused_with_the_difference(folder, changes, words):
-    with pytest.raises(purerl.ConfigError, match="holds another evolution") as error:
+    sentence = f"(?s)holds another evolution.*{words}"
+    with pytest.raises(purerl.ConfigError, match=sentence):
         evolve(out=folder, **changes)
-    assert words in str(error.value)
 
 
 @pytest.fixture(scope="module")

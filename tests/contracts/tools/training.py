@@ -19,14 +19,7 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.metrics import SINCE_START, is_defined
 from tests.contracts.tools.rows import PIECES
-from tests.contracts.tools.subject import (
-    CLOSE,
-    DEVICES,
-    LANES,
-    MEANS,
-    SEEDS,
-    Subject,
-)
+from tests.contracts.tools.subject import CLOSE, DEVICES, LANES, MEANS, SEEDS, Subject
 from tests.helpers import StopAfter, assert_close, assert_same_bits, lane
 
 
