@@ -12,7 +12,6 @@ import contextlib
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
@@ -29,6 +28,7 @@ from tests.algorithms.short_runs import (
     assert_close,
     assert_same_bits,
 )
+from tests.core.test_networks import deadline
 from tests.helpers import lane, slow_but
 
 pytestmark = pytest.mark.optimised(slow=True)
@@ -115,45 +115,16 @@ def test_the_neighbours_of_a_lane_do_not_matter(runs):
         assert_same_bits(lane(mixed, index), expected)
 
 
-@pytest.fixture(scope="module")
-def pieces(runs):
-    """`init` and an `advance` of two updates, for a block of lanes."""
+@pytest.mark.slow
+def test_updates_past_the_end_leave_the_state_as_it_is(runs):
     segment = make_segment(bind(runs.config))
-    init = jax.jit(jax.vmap(segment.init))
     advance = jax.jit(jax.vmap(partial(segment.advance, length=2), in_axes=(0, None)))
-    return init, advance
-
-
-def advanced(pieces, keys):
-    init, advance = pieces
-    state, metrics, evaluations = init(keys), [], []
-    for first_update in range(0, UPDATES, 2):
-        state, metric, evaluation = advance(state, first_update)
-        metrics.append(metric)
-        evaluations.append(evaluation)
-    return state, metrics, evaluations
-
-
-@pytest.mark.slow
-def test_pieces_agree_with_the_one_program(runs, pieces):
-    state, metrics, evaluations = advanced(pieces, KEYS[:LANES])
-    assert_close(state, runs.first.state)
-    joined = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *metrics)
-    assert_close(joined, runs.first.metrics)
-    # Evaluations after updates 3 and 6 fall into the second and the third piece.
-    rows = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *evaluations[1:])
-    assert_close(rows, runs.first.evaluation)
-
-
-@pytest.mark.slow
-def test_updates_past_the_end_leave_the_state_as_it_is(runs, pieces):
-    _, advance = pieces
     after, *_ = advance(runs.first.state, UPDATES)
     assert_same_bits(after, runs.first.state)
 
 
 @pytest.mark.parametrize("runs", slow_but(CONFIGS, "discrete"), indirect=True)
-def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs, deadline):
+def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs):
     mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = PartitionSpec("d")
     spread_train = jax.jit(

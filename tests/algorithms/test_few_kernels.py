@@ -216,6 +216,12 @@ def test_the_largest_of_a_row_and_what_is_picked_from_it(platform):
     assert ("argmax" in text) == (platform == "cpu")
 
 
+def dense(x, kernel):
+    """What a layer of a network makes of its inputs, without a bias."""
+    params = {"kernel": kernel, "bias": jnp.zeros(kernel.shape[-1])}
+    return networks.layers.Dense(kernel.shape[-1]).apply({"params": params}, x)
+
+
 @pytest.mark.parametrize("shape", [(3, 8), (20, 2), (8, 8)])
 @pytest.mark.parametrize("lead", [(5,), (2, 4), ()])
 def test_a_narrow_layer_is_the_product_that_it_stands_for(shape, lead):
@@ -245,11 +251,9 @@ def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agen
     x = jax.random.normal(keys[0], (*agents, 4, 24))
     kernel = jax.random.normal(keys[1], (*agents, 24, 20))
     weight = jax.random.normal(keys[2], (4, 20))
-    layer = networks.layers.Dense(20)
 
     def loss(x, kernel):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return (weight * jnp.tanh(layer.apply(params, x))).sum()
+        return (weight * jnp.tanh(dense(x, kernel))).sum()
 
     def known(x, kernel):
         return (weight * jnp.tanh(x @ kernel)).sum()
@@ -278,30 +282,22 @@ def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agen
 
 def test_one_network_for_many_acting_rows_is_a_product_of_all_of_them():
     x, kernel = jnp.arange(96.0).reshape(4, 24), jnp.ones((24, 20))
-    layer = networks.layers.Dense(20)
-
-    def outputs(x, kernel):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return layer.apply(params, x)
-
     for axes, inputs in (
         ((0, None), (jnp.stack([x, 2 * x]), kernel)),
         ((None, 0), (x, jnp.stack([kernel, 2 * kernel]))),
     ):
         with traced_for("cuda"):
-            found = jax.vmap(outputs, axes)(*inputs)
-            text = str(jax.make_jaxpr(jax.vmap(outputs, axes))(*inputs))
+            found = jax.vmap(dense, axes)(*inputs)
+            text = str(jax.make_jaxpr(jax.vmap(dense, axes))(*inputs))
         np.testing.assert_allclose(found, jnp.stack([x @ kernel, 2 * x @ kernel]))
         assert "dot_general" in text
 
 
 def test_a_layer_of_few_acting_rows_has_derivatives_of_every_kind():
     x, kernel = jnp.linspace(-1, 1, 96).reshape(4, 24), jnp.ones((24, 20)) / 24
-    layer = networks.layers.Dense(20)
 
     def loss(x):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return jnp.tanh(layer.apply(params, x)).sum()
+        return jnp.tanh(dense(x, kernel)).sum()
 
     def derivatives():
         return jax.jit(lambda x: (jax.jvp(loss, (x,), (x,)), jax.hessian(loss)(x)))(x)

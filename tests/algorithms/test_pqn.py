@@ -21,6 +21,7 @@ from tests.algorithms.agents import (
     agent_of,
     algorithm_of,
     compiled,
+    rolled,
     rows_of,
     samples_of,
 )
@@ -170,17 +171,9 @@ RECURRENT = purerl.RecurrentPQNConfig(
 )
 
 
-def rolled(config):
-    """Parts, a state that has learned, and the rollout that comes next."""
-    parts, algorithm = agent_of(config, pqn.make_agent), algorithm_of(config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    state, _ = jax.jit(algorithm.step)(state)
-    collect = jax.jit(partial(on_policy.collect, parts))
-    return parts, state, collect(state, jax.random.key(1))
-
-
 def test_values_targets_and_loss_are_those_of_a_plain_loop():
-    parts, state, played = rolled(RECURRENT)
+    parts = agent_of(RECURRENT, pqn.make_agent)
+    state, played = rolled(parts, pqn.learn, updates=1)
 
     def learned_from(state, played):
         rows, core = rows_of(pqn, parts, state, played), state.params["core"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, networks
+from purerl import networks
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import actor_critic
 from purerl.envs.probe import ChainMDP
 from purerl.networks.observe import obs_shape
@@ -60,23 +61,20 @@ def learn(request):
     return train
 
 
-def values_at(config, result, *observations):
-    """The learned critic."""
-    env = envs.make(config.env)
-    shape = obs_shape(env.observation_space(env.default_params))
+def critic_values(config, state, obs):
+    """Of an actor-critic with a value function."""
+    shape = obs_shape(resolve_env(config).observation_space())
     torso = networks.make_torso(
         config.torso, shape, config.hidden_sizes, config.activation
     )
     critic = networks.Critic(torso)
-    obs = jnp.asarray(observations, jnp.float32)[:, None]
-    return np.asarray(critic.apply(result.state.params["critic"], obs))
+    return np.asarray(critic.apply(state.params["critic"], obs))
 
 
 def test_the_value_of_a_reward_one_step_away_is_the_discount(learn):
     config, result = learn("probe/delayed-reward")
-    np.testing.assert_allclose(
-        values_at(config, result, 0.0, 1.0), [0.7, 1.0], atol=0.03
-    )
+    found = critic_values(config, result.state, jnp.array([[0.0], [1.0]]))
+    np.testing.assert_allclose(found, [0.7, 1.0], atol=0.03)
 
 
 def test_the_policy_takes_the_action_that_the_observation_asks_for(learn):
@@ -267,16 +265,10 @@ def test_ppo_learns_every_part_of_an_action():
 # targets of the others are held to plain loops over both flags.
 
 
-def critic_values(config, state):
-    """Of an actor-critic with a value function."""
-    torso = networks.make_torso("mlp", (5,), config.hidden_sizes, "tanh")
-    return networks.Critic(torso).apply(state.params["critic"], jnp.eye(5))
-
-
-def twin_critic_values(config, state):
+def twin_critic_values(config, state, obs):
     """Of two critics of observation and action: the first one's, at action 0."""
-    critics = actor_critic.make_critics(config, (5,))
-    return critics.apply(state.params["critics"], jnp.eye(5), jnp.zeros((5, 1)))[0]
+    critics = actor_critic.make_critics(config, obs.shape[1:])
+    return critics.apply(state.params["critics"], obs, jnp.zeros((len(obs), 1)))[0]
 
 
 CHAIN = {
@@ -321,4 +313,5 @@ def test_with_the_flags_apart_values_are_the_closed_form(config, values_of):
     config = config.replace(gamma=0.9, num_evaluations=0)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     expected = config.env.optimal_values(0.9)
-    np.testing.assert_allclose(values_of(config, result.state), expected, atol=0.03)
+    found = values_of(config, result.state, jnp.eye(5))
+    np.testing.assert_allclose(found, expected, atol=0.03)

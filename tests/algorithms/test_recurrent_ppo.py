@@ -12,10 +12,11 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.algorithms import on_policy, ppo
+from purerl.algorithms import ppo
 from purerl.networks import observe
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
+from tests.algorithms.agents import rolled as rolled_from
 from tests.helpers import slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
@@ -93,17 +94,8 @@ def of(network, memory):
 def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
     parts = agent_of(CHAINS[request.param])
-    algorithm = on_policy.algorithm(parts, ppo.learn)
-    start, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
-    for _ in range(3):
-        start, _ = step(start)
-
-    @jax.jit
-    def program(state):
-        out = on_policy.collect(parts, state, jax.random.key(5))
-        return out, rows_of(ppo, parts, state, out)
-
-    return parts, start, *program(start)
+    start, out = rolled_from(parts, ppo.learn, updates=3)
+    return parts, start, out, jax.jit(partial(rows_of, ppo, parts))(start, out)
 
 
 class Reference:

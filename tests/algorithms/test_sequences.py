@@ -10,9 +10,10 @@ import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, policy_gradient, ppo
+from purerl.algorithms import policy_gradient, ppo
 from tests import boxes, nets
 from tests.algorithms import by_hand
+from tests.algorithms.agents import rolled as rolled_from
 from tests.algorithms.agents import rows_of
 from tests.helpers import slow_but
 
@@ -73,18 +74,11 @@ class Rolled:
         self.config = CONFIG.replace(**side.changes)
         self.env = resolve_env(self.config)
         parts = policy_gradient.make_agent(self.config, self.env)
-        algorithm = on_policy.algorithm(parts, ppo.learn)
-        step = jax.jit(algorithm.step)
-        state = jax.jit(algorithm.init)(jax.random.key(4))
-        for _ in range(2):
-            state, _ = step(state)
-        self.state = state
-        collect = jax.jit(partial(on_policy.collect, parts))
-        self.played = collect(state, jax.random.key(5))
+        self.state, self.played = rolled_from(parts, ppo.learn)
         rng = np.random.default_rng(0)
         self.moved = jax.tree.map(
             lambda x: x + jnp.asarray(rng.normal(0, 0.3, x.shape), jnp.float32),
-            state.params,
+            self.state.params,
         )
 
     def parts(self, **changes):

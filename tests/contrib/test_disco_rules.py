@@ -9,9 +9,9 @@ import pytest
 
 from purerl.contrib.disco import learner
 from purerl.contrib.disco import rules as disco_rules
-from purerl.contrib.disco.rules import Predictions
 from purerl.rules import CMPORule, DiscoRule
 from tests.contrib import disco_case as known
+from tests.helpers import lane
 
 # The authors' weights (2.8 MB, CC-BY 4.0) are not in the repository.
 WEIGHTS = os.environ.get("PURERL_DISCO_WEIGHTS", "")
@@ -55,10 +55,6 @@ def trajectories(case):
     is the same.
     """
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), case)
-
-    def of(made, part):
-        return Predictions(*(x[part] for x in made))
-
     now, after = slice(None, -1), slice(1, None)
     flag = jnp.asarray(case.terminated)
     return disco_rules.DiscoInputs(
@@ -67,10 +63,10 @@ def trajectories(case):
         flag,
         jnp.zeros_like(flag),
         single.behaviour,
-        of(single.online, now),
-        of(single.online, after),
-        of(single.target, now),
-        of(single.target, after),
+        lane(single.online, now),
+        lane(single.online, after),
+        lane(single.target, now),
+        lane(single.target, after),
     )
 
 

@@ -70,20 +70,6 @@ def test_one_device_is_two(whole, monkeypatch):
     assert_same_bits(outcome(evolve()), outcome(whole))
 
 
-@pytest.mark.slow
-def test_a_generation_more_goes_on(whole, tmp_path):
-    part = evolve(out=tmp_path, generations=1)
-    assert part.done == 1
-    # Fewer than there are: it has finished, and nothing is computed.
-    rest = evolve(out=tmp_path)
-    assert rest.summary["generations_run"] == GENERATIONS - 1
-    assert_same_bits(outcome(rest), outcome(whole))
-    again = evolve(out=tmp_path)
-    assert again.summary["generations_run"] == 0
-    assert_same_bits(outcome(again), outcome(whole))
-    assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
-
-
 @pytest.fixture(scope="module", params=PARTS)
 def evolved(request, whole):
     """A part by name, and its evolution in one process."""

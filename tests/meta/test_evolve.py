@@ -81,6 +81,7 @@ def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch
     rest = evolve(out=tmp_path)
     assert rest.summary["generations_run"] == 2
     assert_same_bits(outcome(rest), outcome(whole))
+    assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
 
 
 def test_costs_are_those_of_all_generations(tmp_path):

@@ -138,16 +138,6 @@ def test_the_updates_are_those_of_the_run(twice, agents):
 
 
 @pytest.mark.slow(optimised=False)
-def test_many_agents_are_each_alone(twice, agents):
-    many = jax.jit(jax.vmap(twice))(agents)
-    one = jax.jit(twice)
-    for index in range(3):
-        alone = one(lane(agents, index))
-        assert_near(lane(many.gradient, index), alone.gradient)
-    assert len({float(x) for x in many.gradient["gamma"]}) == 3
-
-
-@pytest.mark.slow(optimised=False)
 def test_what_is_computed_again_changes_nothing(twice, agents):
     state = lane(agents, 0)
     kept = purerl.meta_gradient(PPO, EACH["ppo"][1], unroll=2, checkpoint=False)
