@@ -15,8 +15,6 @@ from tests.algorithms.agents import agent_of, compiled
 from tests.contracts.test_algorithms import small
 from tests.helpers import assert_close, tiny_config
 
-PICTURES = {"env": nets.PICTURES, "num_evaluations": 1}
-
 
 def joined(params):
     """Parameters of two networks with equal torsos, from those of one shared torso."""
@@ -75,7 +73,7 @@ def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 @pytest.mark.parametrize("torso", networks.TORSOS)
 def test_every_torso_by_name_trains_on_pictures(algorithm, torso):
-    config = small(algorithm, torso=torso, **PICTURES)
+    config = small(algorithm, torso=torso, env=nets.PICTURES, num_evaluations=1)
     state, metrics, *_ = jax.jit(purerl.make_train(config))(jax.random.key(0))
     before = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
     assert np.isfinite(metrics["value_loss"][-1])  # DQN's first update only warms up.
