@@ -61,7 +61,8 @@ def test_the_projection_is_the_papers():
     atoms = np.linspace(-2.0, 2.0, 9)
     probabilities = rng.dirichlet(np.ones(9), size=5)
     reward = np.array([0.3, 0.5, 9.0, -9.0, 1.25])
-    # Within, exactly on atoms, beyond either end, and the end of an episode.
+    # Within, exactly on atoms, beyond either end, and the end of an episode, whose
+    # reward lies in the middle of two atoms.
     discount = np.array([0.9, 1.0, 0.9, 0.9, 0.0])
     points = reward[:, None] + discount[:, None] * atoms
     rows = zip(points, probabilities, strict=True)
@@ -70,12 +71,6 @@ def test_the_projection_is_the_papers():
     given = map(np.float32, (reward, discount, probabilities))
     got = np.asarray(jax.jit(kind.target)(*given))
     np.testing.assert_allclose(got, expected, atol=2e-6)
-    np.testing.assert_allclose(np.asarray(got).sum(1), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(got[1, 1:8], probabilities[1, :7], atol=1e-6)
-    np.testing.assert_allclose(got[2], np.eye(9)[8], atol=1e-6)
-    np.testing.assert_allclose(got[3], np.eye(9)[0], atol=1e-6)
-    # 1.25 lies in the middle of 1.0 and 1.5, whatever the next state is.
-    np.testing.assert_allclose(got[4], 0.5 * (np.eye(9)[6] + np.eye(9)[7]), atol=1e-6)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1000.0, 1001.0), (-1e4, -9990.0)])
