@@ -13,20 +13,12 @@ from tests.helpers import assert_same_bits, tiny_config
 from .conftest import evolve, outcome
 
 
-def toy(**changes):
+def evolve_toy(**changes):
     """Action 1 pays where it sees +1: a step size that is too small learns nothing."""
-    base = {
-        "env": "probe/action-observation",
-        "learning_rate": 1e-5,
-        "anneal_learning_rate": False,
-        "entropy_coef": 0.0,
-    }
-    return tiny_config(**{**base, **changes})
-
-
-def evolve_toy(config=None, **changes):
-    config = toy() if config is None else config
-    return evolve(config, "learning_rate", **{"population": 8, **changes})
+    toy = {"env": "probe/action-observation", "entropy_coef": 0.0}
+    rate = {"learning_rate": 1e-5, "anneal_learning_rate": False}
+    options = {"population": 8, **changes}
+    return evolve(tiny_config(**toy, **rate), "learning_rate", **options)
 
 
 def test_keys_of_rollouts_generations_and_strategy_never_meet():
