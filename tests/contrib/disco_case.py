@@ -67,7 +67,8 @@ def case(call, sizes=SIZES):
             *((ACTIONS,), (size,), (ACTIONS, size), (ACTIONS, BINS)),
             (ACTIONS, ACTIONS),
         )
-        return Predictions(*(random.randn(*lead, *shape) for shape in shapes))
+        arrays: Any = [random.randn(*lead, *shape) for shape in shapes]
+        return Predictions(*arrays)
 
     return Case(
         action=random.randint(ACTIONS, size=(STEPS, BATCH)),
