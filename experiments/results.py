@@ -413,12 +413,15 @@ def notes(there: dict[str, Any]) -> list[str]:
 
 def sources(there: dict[str, Any]) -> list[str]:
     """Return who published the numbers of the tables, and over which steps."""
-    pairs = []
+    found: dict[tuple[str, str], list[str]] = {}
     for name in there:
         if anchor := ROWS[name].anchor:
             _, _, details = anchor.words.partition(", ")
-            pairs.append((anchor.source, f"`{name}`" + f" ({details})" * bool(details)))
-    return grouped(pairs)
+            found.setdefault((anchor.source, details), []).append(f"`{name}`")
+    return grouped(
+        (source, ", ".join(names) + f" ({details})" * bool(details))
+        for (source, details), names in found.items()
+    )
 
 
 def machines(there: dict[str, Any]) -> list[str]:
