@@ -197,3 +197,16 @@ def slow_but(values, *kept):
         value if value in kept else pytest.param(value, marks=pytest.mark.slow)
         for value in values
     ]
+
+
+def assert_close(one, other, rtol=1e-4, atol=2e-5):
+    """The arrays of two pytrees are equal up to rounding, one by one."""
+    left = jax.tree_util.tree_leaves_with_path(plain(one))
+    for (path, a), b in zip(left, jax.tree.leaves(plain(other)), strict=True):
+        name = jax.tree_util.keystr(path)
+        np.testing.assert_allclose(a, b, rtol, atol, err_msg=name)
+
+
+def lane(tree, index):
+    """One of the leading axis of a pytree."""
+    return jax.tree.map(lambda x: x[index], tree)

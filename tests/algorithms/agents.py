@@ -1,5 +1,7 @@
 """On-policy agents in the hands of tests: the phases of an update one by one."""
 
+from functools import partial
+
 import jax
 import numpy as np
 
@@ -42,3 +44,13 @@ def rows_of(module, agent, state, rollout):
     found = module.targets(agent, state, rollout)
     batch = found[0] if isinstance(found[0], tuple) else found
     return agent.rows_of(state, rollout, batch)
+
+
+def rolled(agent, learn, updates=2):
+    """A state in the midst of training, and the rollout that comes next."""
+    algorithm = on_policy.algorithm(agent, learn)
+    state, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
+    for _ in range(updates):
+        state, _ = step(state)
+    collect = jax.jit(partial(on_policy.collect, agent))
+    return state, collect(state, jax.random.key(5))

@@ -13,9 +13,7 @@ import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import action_values, dqn
 from purerl.algorithms.action_values import Categorical
-from purerl.algorithms.off_policy import Batch
 from purerl.learning import optimiser
-from purerl.learning.branches import StepCount
 from purerl.losses.quantile import quantile_huber
 from tests import boxes
 from tests.algorithms.agents import compiled
@@ -63,7 +61,8 @@ def test_the_projection_is_the_papers():
     atoms = np.linspace(-2.0, 2.0, 9)
     probabilities = rng.dirichlet(np.ones(9), size=5)
     reward = np.array([0.3, 0.5, 9.0, -9.0, 1.25])
-    # Within, exactly on atoms, beyond either end, and the end of an episode.
+    # Within, exactly on atoms, beyond either end, and the end of an episode, whose
+    # reward lies in the middle of two atoms.
     discount = np.array([0.9, 1.0, 0.9, 0.9, 0.0])
     points = reward[:, None] + discount[:, None] * atoms
     rows = zip(points, probabilities, strict=True)
@@ -72,12 +71,6 @@ def test_the_projection_is_the_papers():
     given = map(np.float32, (reward, discount, probabilities))
     got = np.asarray(jax.jit(kind.target)(*given))
     np.testing.assert_allclose(got, expected, atol=2e-6)
-    np.testing.assert_allclose(np.asarray(got).sum(1), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(got[1, 1:8], probabilities[1, :7], atol=1e-6)
-    np.testing.assert_allclose(got[2], np.eye(9)[8], atol=1e-6)
-    np.testing.assert_allclose(got[3], np.eye(9)[0], atol=1e-6)
-    # 1.25 lies in the middle of 1.0 and 1.5, whatever the next state is.
-    np.testing.assert_allclose(got[4], 0.5 * (np.eye(9)[6] + np.eye(9)[7]), atol=1e-6)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1000.0, 1001.0), (-1e4, -9990.0)])
@@ -92,9 +85,7 @@ def test_the_projection_keeps_all_mass_far_from_zero(low, high):
     target = target_of(reward, discount, probabilities)
     np.testing.assert_allclose(np.asarray(target).sum(1), 1.0, atol=1e-5)
     np.testing.assert_allclose(
-        target_of(0 * reward, 1 + 0 * discount, probabilities),
-        probabilities,
-        atol=5e-3,
+        target_of(0 * reward, 1 + 0 * discount, probabilities), probabilities, atol=5e-3
     )
 
 
@@ -128,67 +119,33 @@ def test_the_quantile_huber_loss_is_the_papers(kappa):
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
-# What gradient steps converge to: the distribution of returns itself.
+@pytest.mark.parametrize("values", ["quantile", "implicit"])
+def test_quantiles_of_the_taken_actions_are_judged_at_their_levels(values):
+    parts, restore, learner = make(values=values, kappa=0.7)
+    batch, target = make_batch(), jax.random.normal(jax.random.key(4), (N, 3))
+    draws = dqn.draw(parts, jax.random.key(3), N)
+    levels = draws.levels.online
 
+    def both(flat):
+        outputs = dqn.evaluate(parts, restore(flat), batch.obs, levels)
+        return dqn.loss(parts, restore, flat, batch, target, draws)[0], outputs
 
-def trained(rewards, steps=2000, **changes):
-    """The outputs in the states of a chain, A and B, after gradient steps.
-
-    B pays a random reward and ends; A pays 0.5, and B follows at a discount of 0.5.
-    """
-    parts, restore, learner = make(
-        hidden_sizes=(32,),
-        learning_rate=1e-2,
-        anneal_learning_rate=True,
-        total_timesteps=10 * steps,
-        target_update_interval=20,
-        learning_starts=0,
-        **changes,
-    )
-    state, half = jnp.eye(4)[:2], 32
-
-    def one_step(learner, xs):
-        key, count = xs
-        keys = jax.random.split(key)
-        is_last = jnp.arange(2 * half) >= half
-        batch = Batch(
-            obs=state[is_last.astype(int)],
-            action=jnp.zeros(2 * half, jnp.int32),
-            reward=jnp.where(is_last, rewards(keys[0], (2 * half,)), 0.5),
-            next_obs=jnp.tile(state[1], (2 * half, 1)),
-            discount=jnp.where(is_last, 0.0, 0.5),
-            weight=jnp.ones(2 * half),
-        )
-        at = StepCount(count)
-        learner, *_ = dqn.learn(parts, restore, learner, batch, keys[1], at)
-        return learner, None
-
-    keys = jax.random.split(jax.random.key(2), steps)
-    counts = jnp.arange(steps, dtype=jnp.uint32)
-    learner = jax.jit(lambda x: jax.lax.scan(one_step, x, (keys, counts))[0])(learner)
-    params = restore(learner.params)
-    found = jax.jit(partial(outputs_and_means, parts))(params, state)
-    return [x[:, 0] for x in found]
-
-
-def outputs_and_means(parts, params, obs):
-    outputs = dqn.evaluate(parts, params, obs, parts.kind.acting_levels)
-    return outputs, dqn.values_of(parts, params, obs)
-
-
-@pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "quantile"))
-def test_quantiles_learn_the_distribution_of_returns(values):
-    # Rewards uniform on [0, 1]: the quantile at t is t in B, 0.5 + 0.5 t in A.
-    few = {"num_tau_samples": 8, "num_tau_prime_samples": 8}
-    outputs, means = trained(jax.random.uniform, values=values, kappa=0.01, **few)
-    num = outputs.shape[-1]
-    levels = (np.arange(num) + 0.5) / num
-    np.testing.assert_allclose(outputs[0], 0.5 + 0.5 * levels, atol=0.05)
-    np.testing.assert_allclose(outputs[1], levels, atol=0.06)
-    np.testing.assert_allclose(means, [0.75, 0.5], atol=0.03)
+    total, outputs = compiled(both, learner.params)
+    if values == "quantile":
+        levels = jnp.tile((jnp.arange(ATOMS) + 0.5) / ATOMS, (N, 1))
+    chosen = outputs[np.arange(N), batch.action]
+    expected = quantile_huber(chosen, target, levels, 0.7)
+    np.testing.assert_allclose(total, (batch.weight * expected).mean(), rtol=1e-5)
 
 
 # Targets: clipped, double by means, and Munchausen's.
+
+
+def means_of(values, target):
+    """The expected returns of targets, whatever these are."""
+    if values == "categorical":
+        return np.asarray(target) @ np.linspace(-100.0, 100.0, ATOMS)
+    return target if values == "expected" else target.mean(-1)
 
 
 @pytest.mark.parametrize("values", ["expected", "categorical", "quantile"])
@@ -198,11 +155,7 @@ def test_targets_stay_within_their_bound(values):
     shape = (3,) if values == "expected" else (3, ATOMS)
     likely = np.full(shape, 1 / ATOMS, np.float32)
     target = jax.jit(kind.target)(reward, 0 * reward, likely)  # Nothing follows.
-    means = {
-        "expected": lambda x: x,
-        "categorical": lambda x: np.asarray(x) @ np.asarray(kind.atoms),
-    }.get(values, lambda x: x.mean(-1))(target)
-    np.testing.assert_allclose(means, [0.5, 1.5, -1.5], atol=1e-5)
+    np.testing.assert_allclose(means_of(values, target), [0.5, 1.5, -1.5], atol=1e-5)
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -260,12 +213,8 @@ def test_munchausen_targets_are_the_papers(values):
     now, following = np.float64(now), np.float64(following)
     batch = jax.tree.map(np.asarray, batch)
     expected = munchausen_by_hand(now, following, batch, 0.8, 0.5, -0.4)
-    means = {
-        "expected": lambda x: x,
-        "categorical": lambda x: x @ np.linspace(-100.0, 100.0, ATOMS),
-    }.get(values, lambda x: x.mean(-1))(target)
     # A sum over atoms of up to 100 has fewer digits.
-    np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(means_of(values, target), expected, rtol=1e-4, atol=1e-4)
     assert (np.asarray(batch.discount) == 0).any()
 
 
@@ -320,7 +269,8 @@ def test_advantages_are_centred_output_by_output(values):
 
 @pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "implicit"))
 def test_invalid_actions_are_never_the_best(values):
-    parts = dqn.build(*bound(env=boxes.MASKED, dueling=True, values=values))
+    config = CONFIG.replace(env=boxes.MASKED, dueling=True, values=values)
+    parts = dqn.build(config, resolve_env(config))
     obs = dqn.observe.example(parts.obs_space)
     lead = jax.tree.map(lambda x: np.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
     mask = np.eye(parts.head.num_outputs, dtype=bool)[:3]
@@ -331,9 +281,3 @@ def test_invalid_actions_are_never_the_best(values):
 
     best = compiled(values_of, jax.random.key(0)).argmax(1)
     np.testing.assert_array_equal(best, [0, 1, 2])
-
-
-def bound(**changes):
-    """A config and its environment."""
-    config = CONFIG.replace(**changes)
-    return config, resolve_env(config)

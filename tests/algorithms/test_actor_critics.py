@@ -18,10 +18,9 @@ from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
-from purerl.replay import uniform as replay
 from tests import nets
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
-from tests.helpers import slow_but
+from tests.helpers import assert_close, assert_same_bits, slow_but
 
 N, OBS, ACTIONS, RATE = 4, 1, 2, 1e-2
 
@@ -106,15 +105,6 @@ def followed(slow, fast):
     )
 
 
-def assert_trees_close(got, want, rtol=2e-4):
-    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(x, y, rtol=rtol, atol=2e-6)
-
-
-def assert_same(got, want):
-    jax.tree.map(np.testing.assert_array_equal, got, want)
-
-
 def critics_loss(params, batch, target):
     """`1/N sum_n w_n sum_i (Q_i(s_n, a_n) - y_n)^2 / 2`."""
     total = 0.0
@@ -182,9 +172,9 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
     # The first of two steps moves the critics alone.
     learn = jax.jit(partial(td3.learn, parts))
     new, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.int32(0)))
-    assert_trees_close(new.params["critics"], critics)
-    assert_same(new.params["actor"], params["actor"])
-    assert_same(new.target_params, learner.target_params)
+    assert_close(new.params["critics"], critics, rtol=2e-4, atol=2e-6)
+    assert_same_bits(new.params["actor"], params["actor"])
+    assert_same_bits(new.target_params, learner.target_params)
     np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
     assert metrics["policy_loss"] == 0.0  # it adds nothing to the sum
     first = jax.vmap(partial(critic, params["critics"], 0))(batch.obs, batch.action)
@@ -192,11 +182,10 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
 
     # The second moves policy and targets too, by the critics after their step.
     new, _, metrics = learn(learner, batch, noise, StepCount(jnp.int32(1)))
-    assert_trees_close(new.params, {"actor": actor, "critics": critics})
+    assert_close(new.params, {"actor": actor, "critics": critics}, rtol=2e-4, atol=2e-6)
     np.testing.assert_allclose(metrics["policy_loss"], actor_loss, rtol=1e-4)
-    assert_trees_close(
-        new.target_params, followed(learner.target_params, new.params), rtol=1e-6
-    )
+    wanted = followed(learner.target_params, new.params)
+    assert_close(new.target_params, wanted, rtol=1e-6, atol=2e-6)
 
 
 # SAC.
@@ -299,32 +288,9 @@ def test_a_step_of_sac_is_the_textbooks(case):
     new, _, metrics = learn(learner, batch, noise, StepCount(jnp.int32(0)))
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
-    assert_trees_close(new.params, expected)
-    name = "critics"
-    wanted = followed(learner.target_params[name], expected[name])
-    assert_trees_close(new.target_params[name], wanted)
-
-
-@pytest.mark.slow
-def test_a_fixed_temperature_and_delays():
-    config = SAC.replace(
-        learn_temperature=False, policy_delay=3, target_update_interval=2
-    )
-    parts, learner = make(sac, config)
-    batch, noise = make_batch(), jnp.zeros((2, N, ACTIONS))
-    for count in range(6):
-        at = StepCount(jnp.int32(count))
-        new, _, metrics = sac.learn(parts, learner, batch, noise, at)
-        kept = jax.tree.map(
-            lambda x, y: bool((x == y).all()),
-            (new.params["actor"], new.target_params),
-            (learner.params["actor"], learner.target_params),
-        )
-        actor, targets = ({*jax.tree.leaves(part)} for part in kept)
-        assert actor == {count not in (2, 5)}
-        assert targets == {count not in (1, 3, 5)}
-        assert (metrics["policy_loss"] == 0.0) == (count not in (2, 5))
-        assert new.params["log_temperature"] == learner.params["log_temperature"]
+    assert_close(new.params, expected, rtol=2e-4, atol=2e-6)
+    wanted = followed(learner.target_params["critics"], expected["critics"])
+    assert_close(new.target_params["critics"], wanted, rtol=2e-4, atol=2e-6)
 
 
 # The squashed Gaussian.
@@ -336,52 +302,6 @@ def test_densities_stay_exact_where_rounding_swallows_the_standard_deviation():
     _, log_prob = actor_critic.squash(outputs, jnp.array([2.0]))
     expected = stats.norm.logpdf(2.0) + 20 - np.log(1 - np.tanh(1.0) ** 2)
     np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
-
-
-# Tasks with known answers.
-
-
-@pytest.fixture(scope="module", params=["td3", "sac"])
-def learned(request):
-    if request.param == "td3":
-        config = purerl.TD3Config(**CONTINUOUS_PROBE)
-    else:
-        config = purerl.SACConfig(
-            **CONTINUOUS_PROBE, entropy_per_dimension=-1.5, temperature_init=0.1
-        )
-    return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
-
-
-@pytest.mark.slow
-def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
-    # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
-    config, result = learned
-    policy = purerl.make_policy(config, result.state)
-    actions = policy(jnp.array([[-1.0], [1.0]]))
-    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.2)
-    assert result.evaluation["episode_return"].mean() > -0.04
-    # Half the range away is 4, and what the exploring policy pays: std 0.1 of half the
-    # range, 2, squared; no constant action averages more than -1.
-    assert result.metrics["episode_return"][-1] > -0.2
-
-
-@pytest.mark.slow
-def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
-    _, result = learned
-    buffer = replay.in_order(result.state.buffer)
-    item = jax.tree.map(lambda x: x[:6_000], buffer)
-    assert np.abs(item.action).max() <= 1.0
-    taken = 1.0 + 2.0 * item.action[:, 0]  # the middle and half the range
-    expected = -jnp.square(taken - (1.5 + item.obs[:, 0]))
-    np.testing.assert_allclose(item.reward, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_temperature_holds_the_entropy_at_its_target(learned):
-    config, result = learned
-    if isinstance(config, purerl.TD3Config):
-        pytest.skip("it has no entropy")
-    np.testing.assert_allclose(result.metrics["entropy"][-4:].mean(), -1.5, atol=0.3)
 
 
 def test_a_fixed_temperature_is_the_configs_whatever_came_before():

@@ -17,6 +17,7 @@ from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError
 from tests.algorithms.q_probes import Q_PROBES
+from tests.helpers import assert_close
 
 N = 7
 CONFIG = purerl.DQNConfig(hidden_sizes=(5,), batch_size=N, learning_rate=1e-2)
@@ -59,11 +60,8 @@ def test_the_target_is_the_textbooks(double):
     batch = jax.tree.map(np.asarray, batch)
     online = q_values(parts, restore, learner.params, batch.next_obs)
     slow = q_values(parts, restore, learner.target_params, batch.next_obs)
-    expected = []
-    for i in range(N):
-        chooser = online if double else slow
-        value = slow[i, np.argmax(chooser[i])]
-        expected.append(float(batch.reward[i] + batch.discount[i] * value))
+    chosen = (online if double else slow).argmax(1)
+    expected = batch.reward + batch.discount * slow[np.arange(N), chosen]
     np.testing.assert_allclose(target, expected, rtol=1e-5)
     # The two estimators do differ on this batch.
     assert (online.argmax(1) != slow.argmax(1)).any()
@@ -98,10 +96,7 @@ def test_a_gradient_step_is_the_textbooks(error):
     target, total, expected = textbook(learner)
     learn = jax.jit(partial(dqn.learn, parts, restore))
     new, td_error, metrics = learn(learner, batch, None, StepCount(jnp.int32(0)))
-    for got, want in zip(
-        jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
-    ):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert_close(restore(new.params), expected, atol=1e-6)
     q = q_values(parts, restore, learner.params, batch.obs)
     chosen = q[np.arange(N), np.asarray(batch.action)]
     np.testing.assert_allclose(td_error, np.asarray(target) - chosen, rtol=1e-4)
@@ -162,12 +157,8 @@ def test_dueling_values_are_those_of_the_two_streams():
 )
 def test_schedules_of_epsilon(schedule, expected):
     steps = jnp.array([0, 50, 100, 1000], jnp.uint32)
-    config = purerl.DQNConfig(
-        epsilon_schedule=schedule,
-        epsilon_start=0.9,
-        epsilon_end=0.1,
-        epsilon_steps=100.0,
-    )
+    numbers = {"epsilon_start": 0.9, "epsilon_end": 0.1, "epsilon_steps": 100.0}
+    config = purerl.DQNConfig(epsilon_schedule=schedule, **numbers)
     epsilon = exploration.epsilon_of(config, steps)
     np.testing.assert_allclose(epsilon, expected, rtol=1e-6)
 
@@ -214,10 +205,7 @@ def learned(env, *observations, **changes):
     return result, np.asarray(dqn.values_of(parts, result.state.params, obs))
 
 
-@pytest.mark.parametrize(
-    ("env", "observations", "expected"),
-    Q_PROBES,
-)
+@pytest.mark.parametrize(("env", "observations", "expected"), Q_PROBES)
 def test_action_values_of_the_probes(env, observations, expected):
     result, q = learned(env, *observations)
     np.testing.assert_allclose(q, expected, atol=0.08)

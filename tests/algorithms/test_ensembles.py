@@ -19,14 +19,10 @@ from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import SquaredError
 from purerl.replay import uniform as replay
+from tests.algorithms import test_actor_critics
 from tests.algorithms.agents import compiled
-from tests.algorithms.q_probes import CONTINUOUS_PROBE
-from tests.algorithms.test_actor_critics import (
-    RATE,
-    assert_trees_close,
-    descended,
-    make,
-)
+from tests.algorithms.test_actor_critics import RATE, descended, make
+from tests.helpers import assert_close
 
 N = 4
 SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
@@ -36,15 +32,8 @@ TQC = {"num_critics": 3, "num_quantiles": 4, "dropped_quantiles": 1}
 
 
 def make_batch():
-    keys = jax.random.split(jax.random.key(1), 4)
-    return Batch(
-        obs=jax.random.normal(keys[0], (N, 1)),
-        action=jnp.array([[-0.5], [0.0], [0.25], [1.0]]),
-        reward=jax.random.normal(keys[1], (N,)),
-        next_obs=jax.random.normal(keys[2], (N, 1)),
-        discount=jnp.array([0.0, 0.9, 0.81, 0.9]),  # 0: terminated
-        weight=jax.random.uniform(keys[3], (N,)),
-    )
+    action = jnp.array([[-0.5], [0.0], [0.25], [1.0]])
+    return test_actor_critics.make_batch()._replace(action=action)
 
 
 def one_critic(params, index, obs, action):
@@ -293,7 +282,7 @@ def test_a_step_of_categorical_critics_is_that_of_their_means(changes):
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(metrics["value_loss"], total, rtol=1e-4)
     np.testing.assert_allclose(td_error, expected - values[0], atol=1e-5)
-    assert_trees_close(new.params["critics"], critics)
+    assert_close(new.params["critics"], critics, rtol=2e-4, atol=2e-6)
     # The policy climbs the smaller of the expected values.
     np.testing.assert_allclose(climbed, values.min(0), rtol=1e-4, atol=1e-6)
 
@@ -382,6 +371,14 @@ def test_statistics_are_those_of_all_observations_that_were_acted_on(normalised)
     np.testing.assert_allclose(state.obs_moments.var, seen.var(0), rtol=1e-5)
 
 
+def test_what_is_stored_is_what_the_environment_was_paid_for(normalised):
+    item = replay.in_order(normalised[1].buffer)
+    assert np.abs(item.action).max() <= 1.0
+    taken = 1.0 + 2.0 * item.action[:, 0]  # the middle and half the range
+    expected = -jnp.square(taken - (1.5 + (item.obs[:, 0] - 8.0) / 4.0))
+    np.testing.assert_allclose(item.reward, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_the_policy_acts_on_normalised_observations(normalised):
     config, state = normalised
     parts = sac.build(config, resolve_env(config))
@@ -455,36 +452,3 @@ def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
     for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):
         changed = {"critic_subset": subset, "optimiser": chosen}
         ensembles.validate(SAC.replace(**changed), resolve_env(SAC))
-
-
-# A task with a known answer.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config_class", "changes"),
-    [
-        (purerl.SACConfig, REDQ),
-        (purerl.SACConfig, TQC),
-        (purerl.SACConfig, {"crossq": True, "policy_delay": 3}),
-        (purerl.SACConfig, {"prioritised": True, "normalize_observations": True}),
-        (purerl.TD3Config, {**REDQ, "prioritised": True}),
-        (purerl.TD3Config, TQC),
-        (
-            purerl.SACConfig,
-            {"num_atoms": 41, "value_min": -12.0, "value_max": 2.0, "torso": "simba"},
-        ),
-    ],
-    ids=["redq", "tqc", "crossq", "sac-prioritised", "td3-redq", "td3-tqc", "atoms"],
-)
-def test_the_best_actions_of_an_asymmetric_range_are_found(config_class, changes):
-    # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
-    fields = dict(CONTINUOUS_PROBE)
-    if config_class is purerl.SACConfig:
-        fields |= {"entropy_per_dimension": -1.5, "temperature_init": 0.1}
-    config = config_class(**{**fields, **changes})
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    actions = purerl.make_policy(config, result.state)(jnp.array([[-1.0], [1.0]]))
-    # No constant action averages more than -1.
-    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.25)
-    assert result.evaluation["episode_return"].mean() > -0.06

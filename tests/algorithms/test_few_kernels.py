@@ -13,23 +13,21 @@ from purerl.accelerator import columns, paired
 from purerl.accelerator.kernels import traced_for
 from purerl.algorithms import on_policy, policy_gradient, ppo
 from tests.algorithms.agents import agent_of
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_close, assert_same_bits, slow_but
 
 SAMPLES = 216  # 72 a minibatch: products of at most 64 rows are written as sums.
 
 
-def small(**fields):
-    defaults = {
-        "num_envs": 4,
-        "num_steps": 6,
-        "num_epochs": 2,
-        "num_minibatches": 3,
-        "hidden_sizes": (5, 5),
-        "total_timesteps": 480,
-        "num_evaluations": 0,
-        "max_grad_norm": 0.05,  # so that it clips
-    }
-    return purerl.PPOConfig(**{**defaults, **fields})
+SMALL = purerl.PPOConfig(
+    num_envs=4,
+    num_steps=6,
+    num_epochs=2,
+    num_minibatches=3,
+    hidden_sizes=(5, 5),
+    total_timesteps=480,
+    num_evaluations=0,
+    max_grad_norm=0.05,  # so that it clips
+)
 
 
 @cache
@@ -93,46 +91,37 @@ def of_two(layers):
     return 2 * (3 * layers - 1)
 
 
-def slow(*case):
-    return pytest.param(*case, marks=pytest.mark.slow)
+UPDATES = {
+    "discrete": ({}, of_one(3)),
+    "gaussian": ({"env": "Pendulum-v1", "hidden_sizes": (7,)}, of_one(2)),
+    "ends-early": ({"normalize_advantages": False, "target_kl": 1e-9}, of_one(3)),
+    "adamw": ({"hidden_sizes": (4, 3, 3), "optimiser": optimisers.AdamW()}, of_one(4)),
+    "whole-batch": ({"normalize_whole_batch": True, "activation": "relu"}, of_one(3)),
+    "two-rates": ({"critic_learning_rate": 1e-3}, of_two(3)),
+    "frozen": ({"frozen": ("critic.Dense_0",)}, of_two(3)),
+    "layer-norm": ({"layer_norm": True}, of_two(3)),
+    "shared": ({"shared_torso": True}, 3 * 2 - 1 + 2 * 3),
+}
 
 
 @pytest.mark.parametrize(
-    ("config", "products"),
-    [
-        (small(), of_one(3)),
-        (small(env="Pendulum-v1", hidden_sizes=(7,)), of_one(2)),
-        slow(small(hidden_sizes=(4, 3, 3), optimiser=optimisers.AdamW()), of_one(4)),
-        slow(small(normalize_whole_batch=True, activation="relu"), of_one(3)),
-        (small(normalize_advantages=False, target_kl=1e-9), of_one(3)),
-        slow(small(critic_learning_rate=1e-3), of_two(3)),
-        slow(small(frozen=("critic.Dense_0",)), of_two(3)),
-        slow(small(layer_norm=True), of_two(3)),
-        slow(small(shared_torso=True), 3 * 2 - 1 + 2 * 3),
-    ],
-    ids=[
-        *("discrete", "gaussian", "adamw", "whole-batch", "ends-early"),
-        *("two-rates", "frozen", "layer-norm", "shared"),
-    ],
+    "name", slow_but(UPDATES, "discrete", "gaussian", "ends-early")
 )
-def test_an_accelerators_update_is_the_one_of_a_cpu(config, products):
-    known, _ = fitted(config, "cpu")
-    found, counted = fitted(config, "cuda")
+def test_an_accelerators_update_is_the_one_of_a_cpu(name):
+    changes, products = UPDATES[name]
+    known, _ = fitted(SMALL.replace(**changes), "cpu")
+    found, counted = fitted(SMALL.replace(**changes), "cuda")
     assert jax.tree.structure(found) == jax.tree.structure(known)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        found,
-        known,
-    )
+    assert_close(found, known, atol=1e-5)
     assert counted == products
 
 
 @pytest.mark.parametrize(
-    "name", ["Adam", *map(slow, ["AdamW", "SGD", "RMSProp", "RAdam", "Lion"])]
+    "name", slow_but(["Adam", "AdamW", "SGD", "RMSProp", "RAdam", "Lion"], "Adam")
 )
 def test_what_fills_up_a_pair_stays_zero(name):
     made = optimisers.OPTIMISERS[name]()
-    parts, state, batch, _ = case(small(optimiser=made))
+    parts, state, batch, _ = case(SMALL.replace(optimiser=made))
     pair = paired.join(parts.actor, state.params)
     optim = made(0.1)
     inputs = paired.with_ones(batch.obs)
@@ -152,14 +141,12 @@ def test_what_fills_up_a_pair_stays_zero(name):
         moved, opt_state = step(moved, opt_state)
     again = paired.join(parts.actor, paired.split(moved, state.params))
     assert_same_bits(moved, again)
-    for before, after in zip(
-        jax.tree.leaves(pair), jax.tree.leaves(moved), strict=True
-    ):
-        assert (before != after).any()
+    pairs = zip(*map(jax.tree.leaves, (pair, moved)), strict=True)
+    assert all((before != after).any() for before, after in pairs)
 
 
 def test_a_head_that_knows_no_columns_gets_the_whole():
-    parts, state, batch, _ = case(small())
+    parts, state, batch, _ = case(SMALL)
     pair, inputs = paired.join(parts.actor, state.params), paired.with_ones(batch.obs)
     known = parts.actor.apply(state.params["actor"], batch.obs)
     value = parts.critic.apply(state.params["critic"], batch.obs)
@@ -229,14 +216,18 @@ def test_the_largest_of_a_row_and_what_is_picked_from_it(platform):
     assert ("argmax" in text) == (platform == "cpu")
 
 
+def dense(x, kernel):
+    """What a layer of a network makes of its inputs, without a bias."""
+    params = {"kernel": kernel, "bias": jnp.zeros(kernel.shape[-1])}
+    return networks.layers.Dense(kernel.shape[-1]).apply({"params": params}, x)
+
+
 @pytest.mark.parametrize("shape", [(3, 8), (20, 2), (8, 8)])
 @pytest.mark.parametrize("lead", [(5,), (2, 4), ()])
 def test_a_narrow_layer_is_the_product_that_it_stands_for(shape, lead):
     keys = jax.random.split(jax.random.key(0), 2)
-    x, kernel = (
-        jax.random.normal(key, s)
-        for key, s in zip(keys, [(*lead, shape[0]), shape], strict=True)
-    )
+    x = jax.random.normal(keys[0], (*lead, shape[0]))
+    kernel = jax.random.normal(keys[1], shape)
     layer = networks.layers.Dense(shape[1])
     params = {"params": {"kernel": kernel, "bias": jnp.arange(shape[1], dtype=float)}}
     known = layer.apply(params, x)
@@ -260,11 +251,9 @@ def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agen
     x = jax.random.normal(keys[0], (*agents, 4, 24))
     kernel = jax.random.normal(keys[1], (*agents, 24, 20))
     weight = jax.random.normal(keys[2], (4, 20))
-    layer = networks.layers.Dense(20)
 
     def loss(x, kernel):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return (weight * jnp.tanh(layer.apply(params, x))).sum()
+        return (weight * jnp.tanh(dense(x, kernel))).sum()
 
     def known(x, kernel):
         return (weight * jnp.tanh(x @ kernel)).sum()
@@ -287,37 +276,28 @@ def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agen
     with traced_for("cuda"):
         found = slopes(loss)
         text = str(jax.make_jaxpr(every(loss))(x, kernel))
-    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
-    jax.tree.map(close, found, expected)
+    assert_close(found, expected, atol=1e-4)
     assert ("dot_general" in text) == (np.prod(agents, dtype=int) > MOST_AGENTS)
 
 
 def test_one_network_for_many_acting_rows_is_a_product_of_all_of_them():
     x, kernel = jnp.arange(96.0).reshape(4, 24), jnp.ones((24, 20))
-    layer = networks.layers.Dense(20)
-
-    def outputs(x, kernel):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return layer.apply(params, x)
-
     for axes, inputs in (
         ((0, None), (jnp.stack([x, 2 * x]), kernel)),
         ((None, 0), (x, jnp.stack([kernel, 2 * kernel]))),
     ):
         with traced_for("cuda"):
-            found = jax.vmap(outputs, axes)(*inputs)
-            text = str(jax.make_jaxpr(jax.vmap(outputs, axes))(*inputs))
+            found = jax.vmap(dense, axes)(*inputs)
+            text = str(jax.make_jaxpr(jax.vmap(dense, axes))(*inputs))
         np.testing.assert_allclose(found, jnp.stack([x @ kernel, 2 * x @ kernel]))
         assert "dot_general" in text
 
 
 def test_a_layer_of_few_acting_rows_has_derivatives_of_every_kind():
     x, kernel = jnp.linspace(-1, 1, 96).reshape(4, 24), jnp.ones((24, 20)) / 24
-    layer = networks.layers.Dense(20)
 
     def loss(x):
-        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return jnp.tanh(layer.apply(params, x)).sum()
+        return jnp.tanh(dense(x, kernel)).sum()
 
     def derivatives():
         return jax.jit(lambda x: (jax.jvp(loss, (x,), (x,)), jax.hessian(loss)(x)))(x)
@@ -325,5 +305,4 @@ def test_a_layer_of_few_acting_rows_has_derivatives_of_every_kind():
     expected = derivatives()
     with traced_for("cuda"):
         found = derivatives()
-    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
-    jax.tree.map(close, found, expected)
+    assert_close(found, expected, atol=1e-5)

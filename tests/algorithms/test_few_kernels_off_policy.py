@@ -1,12 +1,20 @@
 """Off-policy updates as an accelerator computes them are the updates of a CPU."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import purerl
+from purerl import networks, optimisers
+from purerl.accelerator import twins
 from purerl.accelerator.kernels import traced_for
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import sac, td3
+from purerl.algorithms.off_policy import Learner
+from tests.helpers import assert_close, assert_same_bits, slow_but
 
 SMALL = {
     "num_envs": 2,
@@ -59,13 +67,7 @@ def trained(config, platform):
         return jax.jit(lambda key: train(key))(jax.random.key(3))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *QUICK,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS if n not in QUICK),
-    ],
-)
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_an_accelerators_run_is_the_one_of_a_cpu(name):
     known = trained(CONFIGS[name], "cpu")
     found = trained(CONFIGS[name], "cuda")
@@ -75,16 +77,98 @@ def test_an_accelerators_run_is_the_one_of_a_cpu(name):
     first = -(-SMALL["learning_starts"] // per_update) - 1
     learned = np.arange(SMALL["total_timesteps"] // per_update) >= first
     np.testing.assert_array_equal(known.metrics["gradient_steps"] > 0, learned)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(
-            *(jax.random.key_data(x) if is_key(x) else x for x in (a, b)),
-            rtol=2e-3,
-            atol=2e-4,
-        ),
-        found,
-        known,
-    )
+    assert_close(found, known, rtol=2e-3, atol=2e-4)
 
 
-def is_key(x):
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+# Two critics that learn as one network stay two in every state.
+
+TWINS = {**SMALL, "hidden_sizes": (8, 8)}
+ONE = {
+    "td3": purerl.TD3Config(**TWINS),
+    "sac": purerl.SACConfig(**TWINS),
+    "quantiles": purerl.TD3Config(**TWINS, num_quantiles=5),
+    "layer-norm": purerl.SACConfig(**TWINS, layer_norm=True),
+    "discrete": purerl.SACConfig(**TWINS, env="CartPole-v1"),
+}
+TWO = {
+    "frozen": purerl.TD3Config(**TWINS, frozen=("actor",)),
+    "batch-norm": purerl.SACConfig(**TWINS, crossq=True),
+    "pictures": purerl.SACConfig(**TWINS, env="Breakout-MinAtar"),
+    "few-steps": purerl.TD3Config(**TWINS | {"rounds_per_update": 8}),
+    "layers": purerl.TD3Config(**TWINS, optimiser=optimisers.Muon()),
+    "own": purerl.SACConfig(**TWINS, critic=networks.ActionCritic((4,), "tanh")),
+}
+
+
+def build(config):
+    module = td3 if isinstance(config, purerl.TD3Config) else sac
+    return module, module.build(config, resolve_env(config))
+
+
+def critics_of(config, platform):
+    with traced_for(platform):
+        parts = build(config)[1]
+        return twins.as_one(parts.config, parts.critics)
+
+
+def products(config, platform):
+    """The products of matrices in the program of one update."""
+    with traced_for(platform):
+        algorithm = purerl.make_algorithm(config)
+        state = jax.eval_shape(algorithm.init, jax.random.key(0))
+        step = algorithm.step
+        return str(jax.make_jaxpr(lambda s: step(s))(state)).count("dot_general[")
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_two_dense_critics_are_one_network_on_an_accelerator(name):
+    assert critics_of(ONE[name], "cuda").num == 2
+    assert critics_of(ONE[name], "cpu") is None
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_other_critics_stay_two(name):
+    assert critics_of(TWO[name], "cuda") is None
+
+
+def test_a_step_of_one_network_has_the_products_of_one(monkeypatch):
+    # Products of few rows are written as sums.
+    many = {"batch_size": 128, "buffer_size": 256, "total_timesteps": 512}
+    config = purerl.SACConfig(**TWINS | many)
+    one = products(config, "cuda")
+    monkeypatch.setattr(twins, "as_one", lambda *_: None)
+    # A critic of three layers has three products for the target, three for its loss,
+    # five for the gradient of that, and for the policy three and three back.
+    assert products(config, "cuda") - one == 17
+
+
+@pytest.mark.parametrize("name", ["td3", "sac", "discrete"])
+def test_joined_critics_come_apart_to_the_last_bit(name):
+    module, parts = build(ONE[name])
+    state = jax.jit(partial(module.init, parts))(jax.random.key(0))
+    learner = Learner(state.params, state.target_params, state.opt_state)
+
+    def with_numbers(x):
+        return jnp.asarray(np.asarray(x) + np.arange(x.size).reshape(x.shape), x.dtype)
+
+    numbered = jax.tree.map(with_numbers, learner)
+    joined = jax.jit(twins.joined)(numbered)
+    assert_same_bits(jax.jit(twins.separated)(joined), numbered)
+    # One array each for both, of parameters, targets and both moments.
+    for part in (joined.params, joined.target_params, joined.opt_state):
+        count = len(jax.tree.leaves(part["critics"]))
+        assert count < len(jax.tree.leaves(learner.params["critics"])) * 2
+    outputs = networks.Ensemble(parts.critics.make, 2)
+    seen = [jnp.ones((3, 4 if name == "discrete" else 3))]
+    seen += [] if name == "discrete" else [jnp.ones((3, 1))]
+    both = jax.jit(outputs.apply)(joined.params["critics"], *seen)
+    pair = jax.jit(parts.critics.apply)(numbered.params["critics"], *seen)
+    assert np.allclose(both, np.stack(pair), rtol=1e-5)
+
+
+def test_only_the_norm_that_is_reported_is_computed():
+    config = ONE["sac"]
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    norms = {name: x[0].grad_norm for name, x in result.state.opt_state.items()}
+    assert norms["critics"] > 0
+    assert norms["actor"] == 0

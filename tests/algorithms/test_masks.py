@@ -56,6 +56,9 @@ ALGORITHMS = {
 }
 
 
+ONE_AT_A_TIME = ("dqn", "recurrent_dqn", "pqn", "recurrent_pqn", "sac", "mpo")
+
+
 def scaled(params, number):
     """Parameters of `Echo` with which outputs are its observation times the number."""
     return jax.tree.map(lambda x: jnp.full_like(x, number), params)
@@ -70,14 +73,8 @@ def test_a_dqn_target_takes_the_best_of_the_valid_actions(double, expected):
     params = parts.network.init(jax.random.key(0), SEEN)
     flat, restore = optimiser.flatten(scaled(params, 1.0))
     learner = dqn.Learner(-flat, flat, ())
-    batch = Batch(
-        obs=SEEN,
-        action=jnp.array([0]),
-        reward=jnp.array([10.0]),
-        next_obs=SEEN,
-        discount=jnp.array([0.5]),
-        weight=jnp.ones(1),
-    )
+    reward, discount = jnp.array([[10.0], [0.5]])
+    batch = Batch(SEEN, jnp.array([0]), reward, SEEN, discount, jnp.ones(1))
     target = dqn.td_target(parts, restore, learner, batch)
     np.testing.assert_allclose(target, [10.0 + 0.5 * expected])
     # An end without any valid action is worth the reward.
@@ -118,20 +115,15 @@ def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
     p = np.exp([0.3, 0.6, 1.2])
     p = p / p.sum()
     expected = (p * (np.array([1.0, 2.0, 4.0]) - 0.7 * np.log(p))).sum()
-    np.testing.assert_allclose(
-        sac.soft_value(found, jnp.float32(0.7)), [expected], rtol=1e-5
-    )
+    soft_value = partial(sac.soft_value, temperature=jnp.float32(0.7))
+    np.testing.assert_allclose(soft_value(found), [expected], rtol=1e-5)
     masks = jnp.array([[1, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 0], [1, 1, 1, 1, 1, 1]])
     seen = {"observation": jnp.zeros((3, 6)), "action_mask": masks.astype(bool)}
     mean = 0.5 * (np.log(3) + np.log(1) + np.log(6)) / 3
     np.testing.assert_allclose(sac.target_entropy(parts, seen), mean, rtol=1e-6)
 
-    def loss(actor):
-        found = choices(actor, seen)
-        return sac.soft_value(found, jnp.float32(0.7)).mean()
-
-    slopes = jax.tree.leaves(jax.grad(loss)(actor))
-    assert all(np.isfinite(slope).all() for slope in slopes)
+    slopes = jax.grad(lambda actor: soft_value(choices(actor, seen)).mean())(actor)
+    assert all(np.isfinite(slope).all() for slope in jax.tree.leaves(slopes))
 
 
 def test_random_actions_are_uniform_over_the_valid_ones():
@@ -141,9 +133,8 @@ def test_random_actions_are_uniform_over_the_valid_ones():
     assert np.bincount(action, minlength=6).tolist() == [100, 0, 100, 100, 0, 0]
     assert exploration.valid_action({"action_mask": ~MASK & MASK}, number[:1]) == 0
     # Half explore; those who do not take 3, the best of the valid ones.
-    coin = exploration.draw_coin(
-        jax.random.key(0), (6000,), num_actions=exploration.MANY
-    )
+    many = exploration.MANY
+    coin = exploration.draw_coin(jax.random.key(0), (6000,), num_actions=many)
     q = jnp.where(MASK, VALUES, -1e9)
     seen = {"action_mask": jnp.broadcast_to(MASK, (6000, 6))}
     taken = exploration.epsilon_greedy(jnp.broadcast_to(q, (6000, 6)), coin, 0.5, seen)
@@ -155,12 +146,9 @@ def test_random_actions_are_uniform_over_the_valid_ones():
 @pytest.mark.parametrize("kind", slow_but(["one", "several"], "one"))
 def test_no_invalid_action_is_ever_taken(name, kind):
     """One ends the episode, which is eight steps long otherwise, and costs 100."""
-    config = ALGORITHMS[name].replace(
-        env=boxes.MASKED, env_kwargs={"kind": kind}, **SHORT
-    )
-    if kind == "several" and name.split("-")[0] in (
-        *("dqn", "recurrent_dqn", "pqn", "recurrent_pqn", "sac", "mpo"),
-    ):
+    masked = {"env": boxes.MASKED, "env_kwargs": {"kind": kind}}
+    config = ALGORITHMS[name].replace(**masked, **SHORT)
+    if kind == "several" and name.startswith(ONE_AT_A_TIME):
         with pytest.raises(ConfigError, match=r"MultiDiscrete\(\[3, 2\]\)"):
             purerl.make_train(config)
         return
@@ -172,12 +160,8 @@ def test_no_invalid_action_is_ever_taken(name, kind):
     np.testing.assert_array_equal(result.evaluation["episode_length"], 8)
     for metric in ("policy_loss", "value_loss", "entropy", "grad_norm"):
         assert np.isfinite(result.metrics.get(metric, jnp.zeros(1))[-1])
-    _check_policy(config, result.state, kind)
-
-
-def _check_policy(config, state, kind):
-    """A policy of a trained agent, greedy and drawn, one observation or many."""
-    policy = purerl.make_policy(config, state)
+    # The trained agent's policy, greedy and drawn.
+    policy = purerl.make_policy(config, result.state)
     mask = np.zeros((20, 6 if kind == "one" else 5), np.int8)
     mask[:, [2, 4]] = 1  # of two components: the last of three, and the last of two
     obs = {"observation": np.ones(mask.shape, np.float32), "action_mask": mask}

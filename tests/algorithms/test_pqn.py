@@ -1,4 +1,9 @@
-"""PQN against arithmetic by hand, plain loops and tasks whose answer is known."""
+"""PQN against arithmetic by hand, plain loops and tasks whose answer is known.
+
+With a memory and without one.
+"""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +14,17 @@ import purerl
 from purerl.acting import exploration
 from purerl.algorithms import on_policy, pqn
 from purerl.keys import update_keys
-from purerl.learning import optimiser
 from purerl.losses import HuberError
-from purerl.optimisers import Adam, RAdam
-from tests.algorithms.agents import agent_of, algorithm_of, samples_of
+from tests import nets
+from tests.algorithms import by_hand
+from tests.algorithms.agents import (
+    agent_of,
+    algorithm_of,
+    compiled,
+    rolled,
+    rows_of,
+    samples_of,
+)
 from tests.algorithms.q_probes import Q_PROBES
 
 CONFIG = purerl.PQNConfig(
@@ -64,26 +76,6 @@ def test_the_loss_is_that_of_the_chosen_actions_value(delta):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [RAdam, Adam])
-def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(kind):
-    # The first step of RAdam is the plain gradient; of Adam g / (|g| + eps).
-    whole = {"num_epochs": 1, "num_minibatches": 1, "anneal_learning_rate": False}
-    parts, state = make(optimiser=kind(eps=1e-3), max_grad_norm=1e6, **whole)
-    new, _ = jax.jit(lambda s: on_policy.step(parts, pqn.learn, s))(state)
-    moved = optimiser.flatten(new.params)[0] - optimiser.flatten(state.params)[0]
-    # By the phases by hand.
-    transitions = on_policy.collect(parts, state, update_keys(state, 3)).transitions
-    batch = samples_of(pqn, parts, state, transitions)
-    grads, _ = jax.grad(lambda p: pqn.loss(parts, p, batch), has_aux=True)(state.params)
-    gradient = np.asarray(optimiser.flatten(grads)[0])
-    direction = gradient
-    if kind is Adam:
-        direction = gradient / (np.abs(gradient) + 1e-3)
-    np.testing.assert_allclose(moved, -1e-3 * direction, rtol=2e-3, atol=2e-7)
-    assert np.abs(gradient).max() > 0.1
-
-
-@pytest.mark.slow
 def test_the_targets_are_those_of_the_network_before_the_update():
     # With epochs that hardly move the network, every pass sees the same loss; with a
     # target that followed the network, large steps would see others than this one.
@@ -95,36 +87,11 @@ def test_the_targets_are_those_of_the_network_before_the_update():
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_not_one_epsilon_coin_for_the_batch():
-    # The known bug: all environments explore together or none. Doors has five actions,
-    # so with epsilon 1/2 an action differs from the greedy one with chance 0.4; of 64
-    # environments 25.6 do, with a deviation of 3.9, in every one of 200 steps.
-    parts, state = make(
-        env="Doors-v0",
-        num_envs=64,
-        num_steps=200,
-        epsilon_schedule="constant",
-        epsilon_end=0.5,
-    )
-    collect = jax.jit(lambda k: on_policy.collect(parts, state, k))
-    transitions = collect(jax.random.key(3)).transitions
-    greedy = q_values(parts, state.params, transitions.obs.astype(jnp.float32))
-    explored = np.asarray(transitions.action) != greedy.argmax(-1)
-    per_step = explored.sum(1)
-    np.testing.assert_allclose(per_step.mean(), 25.6, atol=1.0)
-    np.testing.assert_allclose(per_step.std(), 3.92, atol=0.8)
-    # nor one coin per environment for the whole rollout: 80 of 200, deviation 6.9
-    per_env = explored.sum(0)
-    np.testing.assert_allclose(per_env.std(), 6.93, atol=2.0)
-
-
 def test_epsilon_of_an_update_is_that_of_its_first_step():
     # 64 steps per update; 0.9 to 0.1 over 128 steps: 0.9, 0.5, 0.1, 0.1.
     parts, _ = make()
-    epsilons = [
-        exploration.epsilon_of_update(parts.config, jnp.int32(u)) for u in range(4)
-    ]
+    epsilon_of = partial(exploration.epsilon_of_update, parts.config)
+    epsilons = jax.vmap(epsilon_of)(jnp.arange(4))
     np.testing.assert_allclose(epsilons, [0.9, 0.5, 0.1, 0.1], rtol=1e-6)
 
 
@@ -172,10 +139,7 @@ PROBE = CONFIG.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("env", "observations", "expected"),
-    Q_PROBES,
-)
+@pytest.mark.parametrize(("env", "observations", "expected"), Q_PROBES)
 @pytest.mark.slow(optimised=False)
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)
@@ -186,3 +150,79 @@ def test_action_values_of_the_probes(env, observations, expected):
     np.testing.assert_allclose(q, expected, atol=0.03)
     if "action" in env:
         np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
+
+
+# With a memory: a plain loop.
+
+RECURRENT = purerl.RecurrentPQNConfig(
+    env="probe/chain",  # terminations and truncations
+    env_kwargs={"length": 5},
+    num_envs=4,
+    num_steps=8,
+    num_minibatches=2,
+    total_timesteps=4 * 8 * 10,
+    hidden_sizes=(8,),
+    memory=nets.Leaky(6),
+    sequence_length=8,
+    gamma=0.9,
+    trace_decay=0.7,
+    epsilon_steps=50.0,
+    num_evaluations=0,
+)
+
+
+def test_values_targets_and_loss_are_those_of_a_plain_loop():
+    parts = agent_of(RECURRENT, pqn.make_agent)
+    state, played = rolled(parts, pqn.learn, updates=1)
+
+    def learned_from(state, played):
+        rows, core = rows_of(pqn, parts, state, played), state.params["core"]
+        entering = partial(by_hand.entering, parts.memory.core, core)
+        steps = played.transitions
+        return (
+            *(rows.batch.target, entering(steps.obs), entering(steps.next_obs)),
+            pqn.loss(parts, state.params, rows)[0],
+        )
+
+    targets, entering, following, found = compiled(learned_from, state, played)
+    transitions, memories = jax.tree.map(
+        np.asarray, (played.transitions, played.memories)
+    )
+    head = jax.tree.map(np.asarray, state.params["q"]["params"]["Dense_0"])
+
+    def values(memory):
+        return memory @ head["kernel"] + head["bias"]
+
+    ends = transitions.terminated, transitions.truncated
+    steps, num_envs = ends[0].shape
+    squared, cut = [], 0
+    for b in range(num_envs):
+        memory = np.asarray(state.memory.carry[b])
+        q, bootstrap = np.zeros(steps), np.zeros(steps)
+        for t in range(steps):
+            memory = 0.5 * memory + entering[t, b]
+            np.testing.assert_allclose(memories.output[t, b], memory, atol=1e-5)
+            q[t] = values(memory)[transitions.action[t, b]]
+            # The memory of this episode sees the observation before any reset.
+            bootstrap[t] = values(0.5 * memory + following[t, b]).max()
+            if ends[0][t, b] or ends[1][t, b]:
+                memory = np.zeros_like(memory)
+        target = 0.0
+        for t in reversed(range(steps)):
+            last = ends[1][t, b] or t == steps - 1
+            decay = 0.0 if last else 0.7
+            later = (1 - decay) * bootstrap[t] + decay * target
+            target = transitions.reward[t, b] + 0.9 * later * (not ends[0][t, b])
+            np.testing.assert_allclose(targets[b, t], target, atol=1e-5)
+            squared.append(np.square(q[t] - target))
+            cut += bool(ends[1][t, b])
+    assert cut > 2
+    np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
+
+
+def test_a_critic_of_ones_own_is_on_the_memory():
+    config = RECURRENT.replace(critic=nets.Policy(2))
+    algorithm = purerl.make_algorithm(config)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    kernel = jax.tree.leaves(state.params["q"])[-1]
+    assert kernel.shape[0] == 6

@@ -17,6 +17,7 @@ from purerl.acting.rollout import Memories
 from purerl.algorithms import on_policy, ppo
 from tests import boxes, nets
 from tests.algorithms.agents import agent_of, rows_of
+from tests.algorithms.agents import rolled as rolled_from
 from tests.helpers import assert_same_bits, slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
@@ -57,21 +58,13 @@ class Rolled:
 
     def __init__(self, config):
         self.parts = agent_of(config)
-        algorithm = on_policy.algorithm(self.parts, ppo.learn)
-        self.state = jax.jit(algorithm.init)(jax.random.key(4))
-        step = jax.jit(algorithm.step)
-        for _ in range(2):
-            self.state, _ = step(self.state)
-        collect = jax.jit(partial(on_policy.collect, self.parts))
-        self.played = collect(self.state, jax.random.key(5))
+        self.state, self.played = rolled_from(self.parts, ppo.learn)
         self.rows = jax.jit(partial(rows_of, ppo, self.parts))(self.state, self.played)
-        moved = self.rows._replace(
-            batch=self.rows.batch._replace(obs=shifted(self.rows.batch.obs))
-        )
-        if moved.burn_in is not None:
-            burned = moved.burn_in._replace(obs=shifted(moved.burn_in.obs))
-            moved = moved._replace(burn_in=burned)
-        self.moved = moved
+        batch, burn_in = self.rows.batch, self.rows.burn_in
+        if burn_in is not None:
+            burn_in = burn_in._replace(obs=shifted(burn_in.obs))
+        batch = batch._replace(obs=shifted(batch.obs))
+        self.moved = self.rows._replace(batch=batch, burn_in=burn_in)
 
     def outputs(self, network, rows):
         """What a network says of the steps, `[N, ...]`."""

@@ -14,12 +14,12 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, recurrent_dqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
-from purerl.learning.branches import StepCount
 from purerl.networks import observe
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from tests import nets
-from tests.helpers import slow_but
+from tests.algorithms import by_hand
+from tests.helpers import assert_close, lane, slow_but
 
 ENVS, STEPS, BURN_IN, ROUNDS = 3, 6, 4, 5
 CONFIG = purerl.RecurrentDQNConfig(
@@ -214,34 +214,13 @@ def walk(trained, flat, constant_from=None):
         flat: parameters.
         constant_from: those of the burn-in; `flat` if None.
     """
-    parts, rows = trained.parts, trained.rows
-
-    def features(params, obs):
-        return (
-            parts.memory.core.apply(
-                params["core"], obs, method=lambda module, obs: module.torso(obs)
-            )
-            @ params["core"]["params"]["memory"]["Dense_0"]["kernel"]
-        )
-
-    def forward(params, memory, obs, first):
-        return jnp.where(first[:, None], 0.0, 0.5 * memory) + features(params, obs)
-
-    params = trained.restore(flat)
-    head = params["q"]["params"]["Dense_0"]
-    before = trained.restore(flat if constant_from is None else constant_from)
-    memory = rows.memory.carry
-    for t in range(BURN_IN):
-        obs, first = rows.burn_in.obs[:, t], rows.burn_in.first[:, t]
-        memory = forward(before, memory, obs, first)
-    now, following = [], []
-    for t in range(STEPS):
-        memory = forward(params, memory, rows.batch.obs[:, t], rows.first[:, t])
-        # The memory of this episode sees the observation before any reset.
-        after = 0.5 * memory + features(params, rows.batch.next_obs[:, t])
-        now.append(memory @ head["kernel"] + head["bias"][None])
-        following.append(after @ head["kernel"] + head["bias"][None])
-    return jnp.stack(now), jnp.stack(following)
+    params, core = trained.restore(flat), trained.parts.memory.core
+    before = params if constant_from is None else trained.restore(constant_from)
+    rows, head = trained.rows, params["q"]["params"]["Dense_0"]
+    memories = by_hand.walk(
+        core, params["core"], rows, rows.memory.carry, before["core"]
+    )
+    return [x @ head["kernel"] + head["bias"][None, None] for x in memories]
 
 
 def squeezed(x):
@@ -262,18 +241,9 @@ def targets(trained, double, rescaled):
     value = np.take_along_axis(slow, chosen[..., None], -1)[..., 0]
     if rescaled:
         value = unsqueezed(value)
-    steps = jax.tree.map(np.asarray, trained.rows.batch)
-    found = np.zeros(value.shape)
-    for row in range(value.shape[1]):
-        for t in range(STEPS):
-            for m in range(3):
-                u = t + m
-                found[t, row] += 0.9**m * steps.reward[row, u]
-                ends = steps.terminated[row, u] or steps.truncated[row, u]
-                if ends or m == 2 or u == STEPS - 1:
-                    bootstrap = value[u, row] * (not steps.terminated[row, u])
-                    found[t, row] += 0.9 ** (m + 1) * bootstrap
-                    break
+    last = by_hand.windows(trained.rows.batch, 3)
+    value = np.take_along_axis(value, last, 0)
+    found = by_hand.returns(trained.rows.batch, last, value, 0.9)
     return squeezed(found) if rescaled else found
 
 
@@ -355,20 +325,6 @@ def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
     assert drawn > 2 and not found[1].any()  # The newest cannot be drawn yet.
 
 
-def test_the_target_network_moves_when_it_is_due(trained):
-    config = trained.parts.config.replace(target_update_interval=3, tau=0.25)
-    parts = trained.parts._replace(config=config)
-    learn = jax.jit(partial(recurrent_dqn.learn, parts, trained.restore))
-    learner, batch = trained.learner(), (trained.rows, trained.weight)
-    for count in range(4):
-        before = learner.target_params
-        learner, _, _ = learn(learner, batch, (), StepCount(jnp.uint32(count)))
-        is_due = 0.25 if count == 2 else 0.0
-        expected = before + is_due * (learner.params - before)
-        np.testing.assert_allclose(learner.target_params, expected, atol=1e-6)
-    assert np.abs(learner.params - trained.nets[0]).max() > 1e-3
-
-
 def test_episodes_that_begin_anew_on_the_host_are_cut_in_the_buffer(trained):
     obs = jnp.ones((ENVS, 5))
     hosted = partial(off_policy.hosted, trained.parts, recurrent_dqn.enter)
@@ -420,11 +376,7 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     found, expected = parts.memory.kind.read(each), parts.memory.kind.read(whole)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     # The last memory is that with which a sequence would go on.
-    last = jax.tree.map(lambda x: x[-1], each)
-    for a, b in zip(
-        *map(jax.tree.leaves, (last, parts.memory.kind.last(whole))), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert_close(lane(each, -1), parts.memory.kind.last(whole), atol=1e-5)
     assert np.abs(np.diff(expected, axis=0)).max() > 0.01
 
 

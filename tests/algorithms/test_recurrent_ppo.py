@@ -12,11 +12,11 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.algorithms import on_policy, ppo
-from purerl.envs import probe
+from purerl.algorithms import ppo
 from purerl.networks import observe
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
+from tests.algorithms.agents import rolled as rolled_from
 from tests.helpers import slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
@@ -94,17 +94,8 @@ def of(network, memory):
 def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
     parts = agent_of(CHAINS[request.param])
-    algorithm = on_policy.algorithm(parts, ppo.learn)
-    start, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
-    for _ in range(3):
-        start, _ = step(start)
-
-    @jax.jit
-    def program(state):
-        out = on_policy.collect(parts, state, jax.random.key(5))
-        return out, rows_of(ppo, parts, state, out)
-
-    return parts, start, *program(start)
+    start, out = rolled_from(parts, ppo.learn, updates=3)
+    return parts, start, out, jax.jit(partial(rows_of, ppo, parts))(start, out)
 
 
 class Reference:
@@ -236,29 +227,6 @@ def test_a_minibatch_is_whole_environments(rolled):
 
 
 # Playing
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_policy_played_by_hand_is_the_evaluated_one(remembers):
-    policy = purerl.make_policy(CONFIG, remembers.state)
-    act = jax.jit(policy)
-    env = probe.MemoryProbe()
-    batch, memories = [], []
-    for seed in range(6):
-        obs, state = env.reset(jax.random.key(seed))
-        memory, done = policy.init(), False
-        while not done:
-            action, memory = act(obs, memory)
-            obs, state, reward, done, _, _ = env.step(jax.random.key(0), state, action)
-        assert reward == 1
-        batch.append(obs)
-        memories.append(memory)
-    # Side by side the same numbers.
-    together, seen = act(jnp.stack(batch), jnp.stack(memories))
-    for i, (obs, memory) in enumerate(zip(batch, memories, strict=True)):
-        action, after = act(obs, memory)
-        assert action == together[i]
-        np.testing.assert_allclose(after, seen[i], rtol=1e-5, atol=1e-6)
 
 
 def test_acting_on_an_observation_alone_is_refused(remembers):

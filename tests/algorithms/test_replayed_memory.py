@@ -18,7 +18,8 @@ from purerl.networks import observe
 from purerl.optimisers import SGD
 from purerl.replay import uniform as ring
 from tests import nets
-from tests.helpers import slow_but
+from tests.algorithms import by_hand
+from tests.helpers import assert_close, slow_but
 
 ENVS, STEPS, BURN_IN, ROUNDS, RATE, GAMMA, TAU = 3, 6, 4, 5, 0.05, 0.9, 0.1
 SHARED = {
@@ -81,48 +82,17 @@ class Trained:
         )
         self.batch = gather(state.buffer)
         self.noise = jnp.asarray(rng.normal(size=(2, STEPS * ROWS, 1)), jnp.float32)
-        self.last = self.windows()
+        self.last = by_hand.windows(self.rows.batch, 3)
 
     @property
     def rows(self):
         return self.batch.obs.rows
 
-    def windows(self):
-        """Number of the last step of every sample's window, in a plain loop."""
-        steps = self.rows.batch
-        ended = np.asarray(steps.terminated | steps.truncated)
-        found = np.zeros((STEPS, ROWS), int)
-        for t, r in np.ndindex(found.shape):
-            u = t
-            while u - t < 2 and u < STEPS - 1 and not ended[r, u]:
-                u += 1
-            found[t, r] = u
-        return found
-
     def walk(self, network, params, is_constant=True):
-        """What a head sees at every step and after it, `[L, R, H]`, in a plain loop."""
-        rows, core = self.rows, params["core"]
-
-        def entering(obs):
-            torso = network.core.apply(
-                core, obs, method=lambda module, obs: module.torso(obs)
-            )
-            return torso @ core["params"]["memory"]["Dense_0"]["kernel"]
-
-        def forward(memory, obs, first):
-            return jnp.where(first[:, None], 0.0, 0.5 * memory) + entering(obs)
-
-        memory = getattr(rows.memory, network.owner).carry
-        for t in range(BURN_IN):
-            memory = forward(memory, rows.burn_in.obs[:, t], rows.burn_in.first[:, t])
-        memory = jax.lax.stop_gradient(memory) if is_constant else memory
-        now, following = [], []
-        for t in range(STEPS):
-            memory = forward(memory, rows.batch.obs[:, t], rows.first[:, t])
-            now.append(memory)
-            # The memory of this episode sees the observation before any reset.
-            following.append(0.5 * memory + entering(rows.batch.next_obs[:, t]))
-        return jnp.stack(now), jnp.stack(following)
+        """What a head sees at every step and after it, `[L, R, H]`."""
+        core, memory = params["core"], getattr(self.rows.memory, network.owner).carry
+        before = jax.lax.stop_gradient(core) if is_constant else core
+        return by_hand.walk(network.core, core, self.rows, memory, before)
 
     def after(self, network, params):
         """What a head sees after every sample's window, `[N, H]`."""
@@ -153,15 +123,7 @@ class Trained:
     def target(self):
         """Targets `[N]`; the sum of rewards in float64."""
         value = np.asarray(self.next_value()).reshape(STEPS, ROWS)
-        steps = jax.tree.map(np.asarray, self.rows.batch)
-        found = np.zeros((STEPS, ROWS))
-        for t, r in np.ndindex(found.shape):
-            u = self.last[t, r]
-            rewards = steps.reward[r, t : u + 1].astype(np.float64)
-            found[t, r] = rewards @ GAMMA ** np.arange(u + 1 - t)
-            if not steps.terminated[r, u]:
-                found[t, r] += GAMMA ** (u + 1 - t) * value[t, r]
-        return found.reshape(-1)
+        return by_hand.returns(self.rows.batch, self.last, value, GAMMA).reshape(-1)
 
     @cached_property
     def learned(self):
@@ -272,11 +234,7 @@ def test_a_gradient_step_is_that_of_a_plain_loop_with_a_constant_burn_in(trained
     for name, slow in learner.target_params.items():
         fast = jax.tree.map(np.asarray, new.params[name])
         expected = jax.tree.map(lambda a, b: a + TAU * (b - a), slow, fast)
-        jax.tree.map(
-            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
-            new.target_params[name],
-            expected,
-        )
+        assert_close(new.target_params[name], expected, atol=1e-6)
 
 
 def largest(x):
@@ -291,9 +249,7 @@ def difference(one, other):
 def assert_moved(new, old, grads):
     """New parameters are the old ones minus the step size times their gradient."""
     found = jax.tree.map(lambda a, b: (np.asarray(b) - a) / RATE, new, old)
-    jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5), found, grads
-    )
+    assert_close(found, grads, rtol=2e-3)
 
 
 def test_the_buffer_has_the_critics_memories_of_the_rollout(trained):

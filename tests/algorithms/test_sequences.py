@@ -10,8 +10,10 @@ import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, policy_gradient, ppo
+from purerl.algorithms import policy_gradient, ppo
 from tests import boxes, nets
+from tests.algorithms import by_hand
+from tests.algorithms.agents import rolled as rolled_from
 from tests.algorithms.agents import rows_of
 from tests.helpers import slow_but
 
@@ -72,21 +74,11 @@ class Rolled:
         self.config = CONFIG.replace(**side.changes)
         self.env = resolve_env(self.config)
         parts = policy_gradient.make_agent(self.config, self.env)
-        algorithm = on_policy.algorithm(parts, ppo.learn)
-        state, step = (
-            jax.jit(algorithm.init)(jax.random.key(4)),
-            jax.jit(algorithm.step),
-        )
-        for _ in range(2):
-            state, _ = step(state)
-        self.state = state
-        self.played = jax.jit(partial(on_policy.collect, parts))(
-            state, jax.random.key(5)
-        )
+        self.state, self.played = rolled_from(parts, ppo.learn)
         rng = np.random.default_rng(0)
         self.moved = jax.tree.map(
             lambda x: x + jnp.asarray(rng.normal(0, 0.3, x.shape), jnp.float32),
-            state.params,
+            self.state.params,
         )
 
     def parts(self, **changes):
@@ -122,13 +114,8 @@ CUTS = ({}, {"sequence_length": 4}, {"sequence_length": 4, "burn_in": 3})
 def test_with_the_parameters_that_acted_all_cuts_are_the_whole_rollout(rolled):
     cuts = (*CUTS, {"sequence_length": 6, "burn_in": 6})
     whole, *others = rolled.seen(rolled.state.params, *cuts)
-    np.testing.assert_allclose(
-        whole,
-        rolled.side.of(rolled.played.memories).output.swapaxes(0, 1),
-        rtol=1e-5,
-        atol=1e-6,
-    )
-    for found in others:
+    stored = rolled.side.of(rolled.played.memories).output.swapaxes(0, 1)
+    for found in (stored, *others):
         np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
 
 
@@ -141,19 +128,12 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     first[1:] = ended[:-1]
     side = rolled.side
     stored = side.of(rolled.played.memories).carry
-    features = getattr(parts.memory, side.core).apply(
-        moved[side.core],
-        rolled.played.transitions.obs,
-        method=lambda module, obs: module.torso(obs),
-    )
-    kernel = moved[side.core]["params"]["memory"]["Dense_0"]["kernel"]
-    entering = np.asarray(features) @ np.asarray(kernel)
+    core, obs = getattr(parts.memory, side.core), rolled.played.transitions.obs
+    entering = np.asarray(by_hand.entering(core, moved[side.core], obs))
     seen = rolled.seen(moved, *CUTS)
     for changes, found in zip(CUTS, seen, strict=True):
-        length, burn_in = (
-            changes.get("sequence_length", STEPS),
-            changes.get("burn_in", 0),
-        )
+        length = changes.get("sequence_length", STEPS)
+        burn_in = changes.get("burn_in", 0)
         for k in range(STEPS // length):
             begin = max(0, k * length - burn_in)
             before = side.of(rolled.state.memory).carry

@@ -1,9 +1,6 @@
 """PPO beside `examples/single_file_ppo.py`, which is written without this library."""
 
-import importlib.util
-import sys
 from functools import partial
-from pathlib import Path
 
 import gymnax
 import jax
@@ -11,8 +8,10 @@ import numpy as np
 import pytest
 
 import purerl
+from tests.docs.pages import ROOT, load
+from tests.helpers import assert_close
 
-FILE = Path(__file__).parents[2] / "examples" / "single_file_ppo.py"
+FILE = ROOT / "examples" / "single_file_ppo.py"
 UPDATES = 6
 # So short that time limits cut some episodes while the pole falls in others.
 TIME_LIMIT = 40
@@ -22,22 +21,15 @@ CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 
 @pytest.fixture(scope="module")
 def twin():
-    spec = importlib.util.spec_from_file_location("single_file_ppo", FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return load(FILE)
 
 
 def as_twins(layers):
     """The parameters of a network here as the file has them."""
     layers = layers["params"]
-    dense = layers["torso"]["Dense_0"], layers["torso"]["Dense_1"], layers["Dense_0"]
-    return {
-        "params": dict(zip(("layers_0", "layers_2", "layers_4"), dense, strict=True))
-    }
+    first, second = (layers["torso"][f"Dense_{n}"] for n in (0, 1))
+    last = layers["Dense_0"]
+    return {"params": {"layers_0": first, "layers_2": second, "layers_4": last}}
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +67,8 @@ def test_both_play_the_same_episodes(trained):
     for mine, metrics, theirs, their_metrics in trained:
         np.testing.assert_allclose(theirs.obs, mine.envs.obs, **CLOSE)
         assert their_metrics["episodes"] == metrics["episodes"] > 10
-        np.testing.assert_allclose(
-            their_metrics["episode_return"], metrics["episode_return"], rtol=1e-6
-        )
+        pair = their_metrics["episode_return"], metrics["episode_return"]
+        np.testing.assert_allclose(*pair, rtol=1e-6)
 
 
 def test_both_have_the_same_losses(trained):
@@ -90,9 +81,7 @@ def test_both_have_the_same_losses(trained):
 def test_both_have_the_same_parameters(trained):
     for mine, _, theirs, _ in trained:
         expected = jax.tree.map(as_twins, mine.params, is_leaf=is_net)
-        jax.tree.map(
-            partial(np.testing.assert_allclose, **CLOSE), theirs.params, expected
-        )
+        assert_close(theirs.params, expected, **CLOSE)
 
 
 def test_it_learns(twin, capsys):

@@ -15,7 +15,6 @@ from purerl.algorithms import every_step, tabular
 from purerl.algorithms.tabular import METHODS, TabularConfig
 from purerl.config import ConfigError
 from purerl.envs.gridworld import Model, action_values
-from purerl.keys import update_keys
 from tests.helpers import slow_but
 
 GRID = {"size": (3, 3), "start": (2, 2), "goal": (0, 0)}
@@ -129,6 +128,18 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
     assert after.visits[8].tolist() == [1, 0, 0, 0]
 
 
+def test_double_q_acts_by_the_sum_of_its_tables_and_moves_one_of_them():
+    config = TabularConfig(method="double_q", num_steps=1, env_kwargs=GRID)
+    parts = build(config)
+    state, always = init(parts), parts._replace(config=config.replace(epsilon=0.0))
+    tables = jnp.array([[3.0, 2.0, 0.0, 0.0], [0.0, 2.0, 3.0, 0.0]])  # sums 3, 4, 3, 0
+    q = state.params["q"].at[:, 8].set(tables)
+    after, _ = jax.jit(step_of(always))(state._replace(params={"q": q}))
+    assert after.visits[8].tolist() == [0, 1, 0, 0]
+    moved = np.argwhere(np.asarray(after.params["q"] != q))
+    assert moved.tolist() in ([[0, 8, 1]], [[1, 8, 1]])
+
+
 def test_sarsa_takes_the_action_that_its_target_was_made_of():
     config = TabularConfig(method="sarsa", num_steps=1, env_kwargs=GRID, epsilon=1.0)
     parts = build(config)
@@ -219,47 +230,6 @@ def test_an_environment_on_the_host_without_numbered_states_is_refused():
         purerl.run(TabularConfig(env=env), progress=False)
     with pytest.raises(ConfigError, match=r"BanditConfig needs .* a single state"):
         purerl.run(purerl.BanditConfig(env=env), progress=False)
-
-
-@pytest.mark.slow
-def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
-    config = TabularConfig(env="CliffWalking-v0", method="double_q")
-    parts = tabular.build(config, resolve_env(config))
-    step, state = jax.jit(step_of(parts)), init(parts, 2)
-
-    @jax.jit
-    def noise_of(state):
-        drawn = rollout.draw_randomness(
-            parts.stepper, update_keys(state, 3), 100, 1, partial(draw_noise, parts)
-        )
-        return drawn.inputs[0]
-
-    draw_noise = tabular.draw_noise
-    model = envs.make("CliffWalking-v0").model()
-    q, visits = np.zeros((2, 44, 4), np.float32), np.zeros((44, 4), int)
-    place, time = 33, 0
-    for _ in range(60):
-        noise = jax.tree.map(lambda x: np.asarray(x)[:, 0], noise_of(state))
-        state, _ = step(state)
-        for i in range(100):
-            total = q[0, place] + q[1, place]
-            best = np.flatnonzero(total == total.max())
-            explores = noise.coin.toss[i] < np.float32(0.1)
-            action = (
-                noise.coin.action[i] if explores else best[noise.tie[i] % len(best)]
-            )
-            following = model.next_state[place, action]
-            own = int(noise.table[i])
-            best = np.flatnonzero(q[own, following] == q[own, following].max())
-            value = q[1 - own, following, best[noise.next_tie[i] % len(best)]]
-            ended = model.terminated[place, action]
-            target = model.reward[place, action] + 0.9 * value * (not ended)
-            q[own, place, action] += 0.1 * (target - q[own, place, action])
-            visits[place, action] += 1
-            time = time + 1
-            place, time = (33, 0) if ended or time == 1_000 else (following, time)
-    np.testing.assert_array_equal(state.visits, visits)
-    np.testing.assert_allclose(state.params["q"], q, rtol=1e-4, atol=1e-4)
 
 
 def test_sarsa_chooses_anew_where_an_episode_begins():

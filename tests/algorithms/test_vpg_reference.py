@@ -13,17 +13,14 @@ from purerl.acting.rollout import Transition
 from purerl.algorithms import vpg
 from tests.algorithms.agents import agent_of, compiled, samples_of
 
-
-def small(**fields):
-    defaults = {
-        "num_envs": 2,
-        "num_steps": 8,
-        "critic_iterations": 3,
-        "hidden_sizes": (5,),
-        "total_timesteps": 2 * 8 * 4,
-        "num_evaluations": 0,
-    }
-    return purerl.VPGConfig(**{**defaults, **fields})
+CONFIG = purerl.VPGConfig(
+    num_envs=2,
+    num_steps=8,
+    critic_iterations=3,
+    hidden_sizes=(5,),
+    total_timesteps=2 * 8 * 4,
+    num_evaluations=0,
+)
 
 
 def slopes(parts, actor, batch):
@@ -53,7 +50,7 @@ def batch_of(obs, action, advantage, target=None):
 
 def bandit(logits, **fields):
     """A policy that ignores its input: zero weights, and the logits as last biases."""
-    parts = agent_of(small(**fields))
+    parts = agent_of(CONFIG.replace(**fields))
     algorithm = purerl.make_algorithm(parts.config)
     params = jax.eval_shape(algorithm.init, jax.random.key(0)).params["actor"]
     params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
@@ -95,7 +92,7 @@ def test_the_entropy_bonus_flattens_the_policy():
 def test_the_gradient_of_a_gaussian_is_the_closed_form():
     # d log N(a; m, s) / dm = (a - m) / s^2 and / d log s = ((a - m) / s)^2 - 1, at
     # m = 0 and s = exp(-1/2), the initial one: s^2 = 1/e.
-    config = small(env="probe/continuous")
+    config = CONFIG.replace(env="probe/continuous")
     parts = agent_of(config)
     started = init(config).params["actor"]
     actor = jax.tree.map(jnp.zeros_like, started)
@@ -132,7 +129,7 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     # the slope b - mean(G). With zero kernels the other gradients vanish but for the
     # last kernel's, which is h (b - mean G) with h = tanh(0) = 0.
     iterations, rate = 7, 0.1
-    config = small(critic_iterations=iterations, critic_learning_rate=rate)
+    config = CONFIG.replace(critic_iterations=iterations, critic_learning_rate=rate)
     parts = agent_of(config)
     state = init(config)
     critic = jax.tree.map(jnp.zeros_like, state.params["critic"])
@@ -178,7 +175,7 @@ def rollout():
 
 def judged(rollout, **fields):
     """A rollout's batch, and the critic's values `V(s_t)`, `V(s'_t)` of it."""
-    config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
+    config = CONFIG.replace(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
     parts = agent_of(config)
 
     def judge(state):
@@ -214,7 +211,7 @@ def test_gae_weighs_actions_and_rewards_to_go_are_the_targets(rollout):
 
 
 def test_advantages_are_standardised_over_the_whole_batch(rollout):
-    config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
+    config = CONFIG.replace(num_envs=1, advantage="rewards_to_go", baseline=False)
     parts = agent_of(config)
     gather = jax.jit(lambda state: samples_of(vpg, parts, state, rollout))
     batch = gather(init(config))

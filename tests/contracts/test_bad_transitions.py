@@ -6,7 +6,6 @@ environment: a row is one program.
 """
 
 import dataclasses
-from functools import partial
 from typing import ClassVar
 
 import jax
@@ -19,7 +18,7 @@ from purerl import envs
 from purerl.acting.rollout import Transition, is_finite, replaced
 from purerl.metrics import is_defined
 from tests.contracts.test_algorithms import EPISODES, KEY, LONG, SMALL, UPDATES, small
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_close, assert_same_bits, lane, slow_but
 
 # Every SMALL run makes 48 steps in each of two environments, or 96 in one; PLR makes 96
 # in each of two, and begins anew after 32.
@@ -95,9 +94,7 @@ def trained():
         lanes = [overrides(NEVER), mine, overrides(NEVER)]
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(3))
         results = train(keys, jax.tree.map(lambda *xs: jnp.stack(xs), *lanes))
-        first, mine, last = (
-            jax.tree.map(lambda x, i=i: x[i], results) for i in (0, 1, 2)
-        )
+        first, mine, last = (lane(results, index) for index in (0, 1, 2))
         return mine, (first, last)
 
     return of
@@ -176,10 +173,8 @@ def test_of_finite_observations_a_reward_alone_is_bad(name, trained, monkeypatch
     monkeypatch.setattr(Breaks, "finite_observations", True)
     known, key = jax.jit(make_train(name)), jax.random.fold_in(KEY, 1)
     # Another program rounds differently.
-    jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5),
-        *map(learnt, (known(key, overrides(NEVER)), unknown)),
-    )
+    found = known(key, overrides(NEVER))
+    assert_close(learnt(found), learnt(unknown), rtol=1e-3, atol=1e-5)
     result = known(key, overrides(NEVER | {"at": AT}))
     assert int(result.metrics["bad_transitions"][-1]) == expected(name)
     assert bool(is_finite(result.state))

@@ -16,7 +16,7 @@ from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.report.page import folder_page
 from tests.contracts.test_algorithms import KEY, SMALL, small
-from tests.helpers import StopAfter, assert_same_bits, slow_but
+from tests.helpers import StopAfter, assert_same_bits, lane, slow_but
 from tests.terms import Critic, Near, Reward
 
 # Learners without a loss of samples.
@@ -64,8 +64,7 @@ def test_coefficients_of_zero_are_the_plain_algorithm_and_others_are_not(name):
         state = state._replace(target_params=targets)
     assert_same_bits(state, plain.state)
     metrics = {x: zero.metrics[x] for x in plain.metrics}
-    assert_same_bits(metrics, plain.metrics)
-    assert_same_bits(zero.evaluation, plain.evaluation)
+    assert_same_bits((metrics, zero.evaluation), (plain.metrics, plain.evaluation))
 
     one = train(KEY, numbers[1])
     for term in BOTH:
@@ -192,10 +191,7 @@ class NoCoefficient:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (
-            lambda params, batch, apply, key: batch.reward,
-            "dataclass with coef and __call",
-        ),
+        (lambda params, batch, apply, key: batch.reward, "dataclass with coef and __"),
         (0.1, "must be an instance of a flax.struct.dataclass"),
         (NoCoefficient(), "must have a field coef.*add coef: float"),
         (Near(float("nan")), "extra_loss.coef must be finite"),
@@ -246,24 +242,16 @@ def test_terms_are_written_and_read_again(value, tmp_path):
 def test_a_run_is_resumed_from_its_folder_and_exported_without_its_heads(tmp_path):
     config = small("ppo", extra_loss=(Near(), Reward()), num_evaluations=0)
     whole = purerl.run(config, seeds=2, out=tmp_path / "whole", **TINY)
-    purerl.run(
-        config,
-        seeds=2,
-        out=tmp_path / "cut",
-        trackers=[StopAfter(1)],
-        checkpoint_seconds=0.0,
-        **TINY,
-    )
+    stop = {"trackers": [StopAfter(1)], "checkpoint_seconds": 0.0}
+    purerl.run(config, seeds=2, out=tmp_path / "cut", **stop, **TINY)
     again = serialise.from_yaml(tmp_path / "cut" / "config.yaml")
     resumed = purerl.run(again, seeds=2, out=tmp_path / "cut", resume=True, **TINY)
     assert resumed.finished
-    assert_same_bits(resumed.state, whole.state)
-    assert_same_bits(resumed.metrics, whole.metrics)
+    assert_same_bits((resumed.state, resumed.metrics), (whole.state, whole.metrics))
     loaded = purerl.load(tmp_path / "cut")
     assert loaded.config.extra_loss == config.extra_loss
     np.testing.assert_array_equal(loaded.metrics["reward"], whole.metrics["reward"])
-    agent = jax.tree.map(lambda x: x[0], whole.state)
-    out = purerl.export_policy(config, agent, tmp_path / "policy")
+    out = purerl.export_policy(config, lane(whole.state, 0), tmp_path / "policy")
     weights = load_file(out / "weights.safetensors")
     networks = {name.partition(".")[0] for name in weights}
     assert networks == {"actor", "critic"}

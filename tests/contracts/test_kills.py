@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,56 +39,33 @@ OFTEN = "--checkpoint-seconds 0"
 EVOLVE = (
     f"evolve {TINY} {OFTEN} --total-timesteps 3200 --evolve gamma --population 4 "
     "--generations 12 --snapshot-every 2"
-).split()
-TRAIN_ON = f"train --resume {{out}} {OFTEN} --no-progress".split()
-MODULE = ["--import", "tests.terms"]  # a term of the user's own in the loss
-# The command, and the one that goes on: the same where there is none.
+)
+GO_ON = f"--resume {{out}} {OFTEN} --no-progress"
+MODULE = "--import tests.terms"  # a term of the user's own in the loss
 COMMANDS = {
-    "train": (
-        f"train {TINY} {OFTEN} --total-timesteps 64000 --seeds 2".split(),
-        TRAIN_ON,
-    ),
-    "train/dqn": (
-        f"train {DQN} {OFTEN} --total-timesteps 40000 --seeds 2".split(),
-        TRAIN_ON,
-    ),
-    "train/own-term": (
-        [
-            *f"train {TINY} {OFTEN} --total-timesteps 32000 --seeds 2".split(),
-            *(*MODULE, "--extra-loss", "tests.terms:Near(coef=0.5)"),
-        ],
-        [*TRAIN_ON, *MODULE],
-    ),
-    "sweep": (
-        f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 --chunk-blocks 1 "
-        "--axis learning_rate=0.001,0.002,0.003".split(),
-        [],
-    ),
-    "pbt": (
-        f"pbt {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --population 4 "
-        "--rounds 10".split(),
-        [],
-    ),
-    "halving": (
-        f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "
-        "--min-updates 125".split(),
-        [],
-    ),
-    "evolve": (EVOLVE, []),
-    "evolve/resume": (EVOLVE, ["evolve", *TRAIN_ON[1:]]),
-    "tune": (
-        f"tune {TINY} {AXIS} --total-timesteps 6400 --trials 12 --batch 2 --seeds 1 "
-        "--holdout-seeds 2".split(),
-        [],
-    ),
-    "compare": (
-        [
-            *f"compare {TINY} --total-timesteps 16000 --seeds 4".split(),
-            *("--setting", "one:", "--setting", "fast: learning_rate=0.01"),
-            *("--setting", "long: num_steps=32"),
-        ],
-        [],
-    ),
+    "train": f"train {TINY} {OFTEN} --total-timesteps 64000 --seeds 2",
+    "train/dqn": f"train {DQN} {OFTEN} --total-timesteps 40000 --seeds 2",
+    "train/own-term": f"train {TINY} {OFTEN} --total-timesteps 32000 --seeds 2 "
+    f"{MODULE} --extra-loss 'tests.terms:Near(coef=0.5)'",
+    "sweep": f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 "
+    "--chunk-blocks 1 --axis learning_rate=0.001,0.002,0.003",
+    "pbt": f"pbt {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --population 4 "
+    "--rounds 10",
+    "halving": f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "
+    "--min-updates 125",
+    "evolve": EVOLVE,
+    "evolve/resume": EVOLVE,
+    "tune": f"tune {TINY} {AXIS} --total-timesteps 6400 --trials 12 --batch 2 "
+    "--seeds 1 --holdout-seeds 2",
+    "compare": f"compare {TINY} --total-timesteps 16000 --seeds 4 --setting one: "
+    "--setting 'fast: learning_rate=0.01' --setting 'long: num_steps=32'",
+}
+# The command that goes on, where it is another one.
+AGAIN = {
+    "train": f"train {GO_ON}",
+    "train/dqn": f"train {GO_ON}",
+    "train/own-term": f"train {GO_ON} {MODULE}",
+    "evolve/resume": f"evolve {GO_ON}",
 }
 CHILD = """
     import sys, jax
@@ -147,7 +125,8 @@ def whole(tmp_path_factory):
 
     def of(name):
         if name not in found:
-            words, out = COMMANDS[name][0], tmp_path_factory.mktemp("whole") / "out"
+            words = shlex.split(COMMANDS[name])
+            out = tmp_path_factory.mktemp("whole") / "out"
             finish(words, out.with_name("first"))  # It compiles.
             found[name] = finish(words, out), contents(out)
         return found[name]
@@ -160,7 +139,7 @@ def whole(tmp_path_factory):
 def test_killed_at_random_moments_a_folder_ends_as_one_of_a_whole_command(
     name, whole, tmp_path
 ):
-    first, again = COMMANDS[name]
+    first, again = shlex.split(COMMANDS[name]), shlex.split(AGAIN.get(name, ""))
     seconds, expected = whole(name)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     out, killed, ends = tmp_path / "0", 0, 0

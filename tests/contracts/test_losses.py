@@ -13,6 +13,7 @@ from purerl.config import ConfigError
 from purerl.optimisers import OPTIMISERS
 from purerl.rules import RULES
 from tests.contracts.test_algorithms import small
+from tests.helpers import assert_same_bits
 
 NUM_SAMPLES = 256
 
@@ -154,11 +155,8 @@ def test_a_loss_survives_the_dict_and_yaml_of_its_config(name, tmp_path):
     for back in (serialise.from_dict(serialise.to_dict(config)), again):
         restored = getattr(back, field)
         assert jax.tree.structure(restored) == jax.tree.structure(loss)
-        for mine, theirs in zip(
-            jax.tree.leaves(loss), jax.tree.leaves(restored), strict=True
-        ):
-            # Bit for bit: a float32 written in full comes back as itself.
-            np.testing.assert_array_equal(np.float32(mine), np.float32(theirs))
+        # Bit for bit: a float32 written in full comes back as itself.
+        assert_same_bits(*jax.tree.map(np.float32, (restored, loss)))
 
 
 @pytest.mark.parametrize(

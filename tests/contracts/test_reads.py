@@ -8,9 +8,12 @@ import dataclasses
 import jax
 import pytest
 
+import purerl
+from purerl.accelerator.kernels import traced_for
 from purerl.train import bind, read_by_start, read_by_updates
 from purerl.types import Schedule
 from tests.contracts.tools import rows
+from tests.helpers import slow_but
 
 CONFIGS = {**rows.defaults(), **rows.variants()}
 QUICK = ("vpg", "dqn", "sac", "tabular", "bandit-gradient")
@@ -70,12 +73,7 @@ def numbers_of(config):
     return found
 
 
-def rows_of(quick):
-    slow = (name for name in CONFIGS if name not in quick)
-    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
-
-
-@pytest.mark.parametrize("name", rows_of(QUICK))
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_a_run_reads_every_number_whose_option_is_on(name):
     bound = bind(CONFIGS[name])
     config, kind = bound.config, type(bound.config).__name__
@@ -88,3 +86,20 @@ def test_a_run_reads_every_number_whose_option_is_on(name):
     once = {n for n in numbers if (kind, n) in AT_START} - off
     assert at_start - later == once
     assert {"learning_rate"} <= later
+
+
+# Programs are written otherwise for an accelerator: every algorithm can be traced. What
+# they compute is held in `tests/algorithms/test_few_kernels.py` and
+# `tests/core/test_packing.py`.
+ACCELERATED = ("ppo", "ppo-continuous", "ppo-dict-masked", "dqn")
+
+
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *ACCELERATED))
+def test_a_run_is_traced_for_an_accelerator_as_for_a_cpu(name):
+    def shapes(platform):
+        with traced_for(platform):
+            # A function of its own, as JAX keeps what it has traced.
+            train = purerl.make_train(CONFIGS[name])
+            return jax.eval_shape(train, jax.random.key(0))
+
+    assert shapes("cuda") == shapes("cpu")

@@ -13,9 +13,8 @@ from purerl.acting.policy import recurrence_of
 from purerl.learning.optimiser import is_in, name_leaves
 from purerl.metrics import HELD
 from purerl.train import bind
-from tests.algorithms.short_runs import assert_close
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_close, assert_same_bits, lane, slow_but
 
 KEY = jax.random.key(0)
 # In order of what they cost; the others are for `make test-slow`.
@@ -57,7 +56,7 @@ def measure(state, batch, metrics):
 
 def after(whole, updates):
     """The state after some updates, which an evaluation has gathered."""
-    return jax.tree.map(lambda x: x[updates - 1], whole.observed["state"])
+    return lane(whole.observed["state"], updates - 1)
 
 
 def learned(state):

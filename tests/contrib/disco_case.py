@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.contrib.disco.rules import _PUBLISHED, Sizes, shapes_of
+from purerl.contrib.disco.rules import _PUBLISHED, Predictions, Sizes, shapes_of
 
 SIZES = Sizes(hidden=6, lifetime=4, prediction=5, units=3, embedding=2)
 STEPS, BATCH, ACTIONS = 6, 3, 3
@@ -32,24 +32,6 @@ NETWORK = {
 MODEL_LAYER = "mlp/action_cond/linear"
 
 
-class Made(NamedTuple):
-    """What a network made of T + 1 observations in a row.
-
-    Attributes:
-        logits: `[T + 1, B, A]`.
-        y: `[T + 1, B, M]`.
-        z: `[T + 1, B, A, M]`.
-        q: `[T + 1, B, A, K]`.
-        next_logits: `[T + 1, B, A, A]`.
-    """
-
-    logits: np.ndarray
-    y: np.ndarray
-    z: np.ndarray
-    q: np.ndarray
-    next_logits: np.ndarray
-
-
 class Case(NamedTuple):
     """Trajectories, `[T, B]` each, and what the networks made of them."""
 
@@ -57,8 +39,8 @@ class Case(NamedTuple):
     reward: np.ndarray
     terminated: np.ndarray
     behaviour: np.ndarray
-    online: Made
-    target: Made
+    online: Predictions
+    target: Predictions
 
 
 def published(sizes=SIZES, seed=0):
@@ -79,13 +61,14 @@ def case(call, sizes=SIZES):
     random = np.random.RandomState(100 + call)
     size = sizes.prediction
 
-    def made():
+    def made():  # of T + 1 observations in a row
         lead = (STEPS + 1, BATCH)
         shapes = (
             *((ACTIONS,), (size,), (ACTIONS, size), (ACTIONS, BINS)),
             (ACTIONS, ACTIONS),
         )
-        return Made(*(random.randn(*lead, *shape) for shape in shapes))
+        arrays: Any = [random.randn(*lead, *shape) for shape in shapes]
+        return Predictions(*arrays)
 
     return Case(
         action=random.randint(ACTIONS, size=(STEPS, BATCH)),

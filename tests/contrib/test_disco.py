@@ -18,6 +18,7 @@ from purerl.contrib.disco import learner as disco_learner
 from purerl.learning import optimiser
 from purerl.rules import DiscoRule
 from tests.contrib import disco_case as known
+from tests.helpers import assert_close, plain
 
 TINY = {
     "env": "Catch-bsuite",
@@ -109,11 +110,7 @@ def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors, referenc
     expected = known.in_flax(
         {n: tuple(reference[f"agent/{n}/{k}"] for k in "wb") for n in layers}
     )
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-3, atol=1e-5),
-        grads,
-        expected,
-    )
+    assert_close(grads, expected, rtol=2e-3, atol=1e-5)
     assert min(np.abs(x).max() for x in jax.tree.leaves(expected)) > 1e-3
 
 
@@ -171,13 +168,9 @@ def test_the_rule_remembers_and_the_target_follows_the_network_before(updates):
     _, states, _ = updates
     hidden = [np.asarray(state.rule_memory.hidden) for state in states]
     assert (hidden[1] == 0).all() and (hidden[2] != hidden[3]).any()
-    given = states[3].target_params, states[3].params, states[4].target_params
-    jax.tree.map(
-        lambda old, online, new: np.testing.assert_allclose(
-            new, 0.9 * old + 0.1 * online, atol=1e-6
-        ),
-        *jax.tree.map(np.asarray, given),
-    )
+    given = plain((states[3].target_params, states[3].params))
+    expected = jax.tree.map(lambda old, online: 0.9 * old + 0.1 * online, *given)
+    assert_close(states[4].target_params, expected, rtol=1e-7, atol=1e-6)
     weight = states[4].advantage_moments.weight
     np.testing.assert_allclose(weight, 1 - 0.99**3, rtol=1e-4)
 
@@ -235,13 +228,12 @@ def test_layers_start_with_the_variance_of_the_authors():
     parts = disco.build(purerl.resolve(config), resolve_env(config))
     init = jax.jit(lambda key: disco.init(parts, key).params["params"])
     params = jax.tree.map(np.asarray, init(jax.random.key(0)))
-    fan_in = params["actions"].shape[0] + params["recurrent"].shape[0]
-    spread = {"actions": fan_in, "recurrent": fan_in}
-    found = {name: params[name] for name in spread}
-    for name in ("embedding", "root", "q_hidden_0", "q"):
-        found[name] = params[name]["kernel"]
-    found["torso"] = params["torso"]["Dense_0"]["kernel"]
-    for name, kernel in found.items():
-        wanted = 0.8796 / np.sqrt(spread.get(name, kernel.shape[0]))
-        np.testing.assert_allclose(kernel.std(), wanted, rtol=0.08, err_msg=name)
+    layers = [params[name] for name in ("embedding", "root", "q_hidden_0", "q")]
+    kernels = [x["kernel"] for x in (*layers, params["torso"]["Dense_0"])]
+    found = [(kernel, len(kernel)) for kernel in kernels]
+    model = [params[name] for name in ("actions", "recurrent")]  # which share a fan-in
+    found += [(kernel, sum(map(len, model))) for kernel in model]
+    for kernel, fan_in in found:
+        wanted = 0.8796 / np.sqrt(fan_in)
+        np.testing.assert_allclose(kernel.std(), wanted, rtol=0.08)
     assert params["logits"]["kernel"].std() < 0.011

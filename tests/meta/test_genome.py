@@ -103,26 +103,20 @@ def test_all_numbers_of_the_environment():
 
 
 @pytest.mark.parametrize(
-    ("evolve", "changes", "fragments"),
+    ("evolve", "changes", "words"),
     [
-        ("value_los", {}, ["no field 'value_los'", "Did you mean 'value_loss'"]),
-        ("num_envs", {}, ["num_envs is 2, which has no float leaves"]),
-        ("env_params.lenght", {}, ["'lenght'", "Did you mean 'length'"]),
-        (
-            "value_loss",
-            {"value_loss": losses.SquaredError()},
-            ["which has no float leaves", "MLPValueLoss"],
-        ),
-        ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),
-        ({"gamma": "linear"}, {}, ["gamma has bounds", "use logit or auto"]),
-        ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "a start above 0"]),
+        ("value_los", {}, "no field 'value_los'.*Did you mean 'value_loss'"),
+        ("num_envs", {}, "num_envs is 2, which has no float leaves"),
+        ("env_params.lenght", {}, "'lenght'.*Did you mean 'length'"),
+        ("value_loss", {"value_loss": losses.SquaredError()}, "no float.*MLPValueLoss"),
+        ("policy_loss,policy_loss.clip_eps", {}, "which is inside it"),
+        ({"gamma": "linear"}, {}, "gamma has bounds.*use logit or auto"),
+        ("entropy_coef", {"entropy_coef": 0.0}, "starts at 0.0.*a start above 0"),
     ],
 )
-def test_what_cannot_be_evolved(evolve, changes, fragments):
-    with pytest.raises(ConfigError) as error:
+def test_what_cannot_be_evolved(evolve, changes, words):
+    with pytest.raises(ConfigError, match=words):
         genome(evolve, **changes)
-    for fragment in fragments:
-        assert fragment in str(error.value), str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +126,10 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
         ({"fitness": "return"}, "fitness must be one of training_curve"),
         ({"population": 5}, "refuses population=5"),
         ({"environments": [{"nume_envs": 3}]}, "nume_envs"),
-        ({"baselines": 300.0}, "baselines must be a return (or a pair) for each"),
+        ({"baselines": 300.0}, "baselines must be a return .or a pair. for each"),
         pytest.param({"memory_limit": "1KB"}, "memory", marks=pytest.mark.slow),
     ],
 )
 def test_bad_settings_are_one_sentence(changes, words):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=words):
         purerl.evolve(tiny_config(), "gamma", progress=False, **changes)
-    assert words in str(error.value)

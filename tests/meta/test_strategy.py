@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.meta.strategy import (
-    PRESETS,
-    OpenES,
-    Optimiser,
-    names,
-    read_strategy,
-)
+from purerl.meta.strategy import PRESETS, OpenES, Optimiser, names, read_strategy
 from tests.helpers import slow_but
 
 GOAL = np.array([0.5, -0.25, 1.0, 0.0, -1.0], np.float32)
@@ -69,10 +63,9 @@ def test_fitness_is_maximised(name):
 
 
 def by_hand(strategy, history):
-    """Open-ES with Adam as evosax 0.1 wrote it: means before every generation."""
+    """Open-ES with Adam as evosax 0.1 wrote it: mean and sigma after a history."""
     mean, m, v = np.zeros(5), np.zeros(5), np.zeros(5)
     sigma, rate = strategy.sigma, strategy.learning_rate
-    means = [(mean.copy(), sigma)]
     for t, (vectors, scores) in enumerate(history):
         noise = (np.asarray(vectors, float) - mean) / sigma
         # The worst has rank 0 where greater is better: negate to minimise.
@@ -85,8 +78,7 @@ def by_hand(strategy, history):
         mean = mean - rate * m_hat / (np.sqrt(v_hat) + strategy.eps)
         sigma = max(sigma * strategy.sigma_decay, strategy.sigma_limit)
         rate = max(rate * strategy.learning_rate_decay, strategy.learning_rate_limit)
-        means.append((mean.copy(), sigma))
-    return means
+    return mean, sigma
 
 
 @pytest.mark.parametrize(
@@ -104,7 +96,7 @@ def test_open_es_is_the_formula_written_out(strategy):
     """Schedules included: evosax's own would use the first sigma twice."""
     for generations in (1, 2, 5):
         optimiser, state, history = run(strategy, generations)
-        mean, sigma = by_hand(strategy, history)[-1]
+        mean, sigma = by_hand(strategy, history)
         np.testing.assert_allclose(optimiser.mean(state), mean, rtol=2e-4, atol=1e-5)
         assert optimiser.sigma(state) == pytest.approx(sigma, rel=1e-6)
 
@@ -191,39 +183,23 @@ def test_sigma_is_the_first_populations_spread():
 
 
 @pytest.mark.parametrize(
-    ("text", "fragments"),
+    ("text", "words"),
     [
-        ("LES", ["there is no strategy 'LES' here. Strategies: open-es, "]),
-        ("open-es(sigma=-1)", ["sigma must be greater than 0, got -1"]),
-        ("open-es(sigma=0.1", ["cannot read the strategy"]),
-        (
-            "open-es(sigma=0.005, sigma_decay=0.99)",
-            ["sigma decays to sigma_limit (0.01)", "got 0.005"],
-        ),
-        ("open-es(learning_rate=None)", ["Open-ES needs a learning_rate"]),
-        ("cma-es(c_mean='x')", ["c_mean must be a number, got 'x'"]),
+        ("LES", "there is no strategy 'LES' here. Strategies: open-es, "),
+        ("open-es(sigma=-1)", "sigma must be greater than 0, got -1"),
+        ("open-es(sigma=0.1", "cannot read the strategy"),
+        ("open-es(sigma=0.005, sigma_decay=0.99)", r"sigma_limit \(0.01\).* got 0.005"),
+        ("open-es(learning_rate=None)", "Open-ES needs a learning_rate"),
+        ("cma-es(c_mean='x')", "c_mean must be a number, got 'x'"),
+        # Of these a strategy of seven members cannot be made.
+        ("open-es", "refuses population=7.*even"),
+        ("cma-es(learning_rate=0.1)", "has no optimiser"),
+        ("cma-es(std_mn=0.1)", "no field 'std_mn'.*Did you mean 'std_min'"),
     ],
 )
-def test_a_bad_strategy_says_what_to_write(text, fragments):
-    with pytest.raises(ConfigError) as error:
-        read_strategy(text)
-    for fragment in fragments:
-        assert fragment in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "population", "fragments"),
-    [
-        ("open-es", 7, ["refuses population=7", "even"]),
-        ("cma-es(learning_rate=0.1)", 8, ["has no optimiser"]),
-        ("cma-es(std_mn=0.1)", 8, ["no field 'std_mn'", "Did you mean 'std_min'"]),
-    ],
-)
-def test_a_strategy_that_cannot_be_made(text, population, fragments):
-    with pytest.raises(ConfigError) as error:
-        Optimiser(read_strategy(text), Vector(), population)
-    for fragment in fragments:
-        assert fragment in str(error.value)
+def test_a_bad_strategy_says_what_to_write(text, words):
+    with pytest.raises(ConfigError, match=words):
+        Optimiser(read_strategy(text), Vector(), 7)
 
 
 def test_a_strategy_that_breaks_down_says_so():

@@ -92,20 +92,23 @@ def test_stopped_and_gone_on_with_is_uninterrupted(
     assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(truncated))
 
 
+def optimiser_of(strategy, population, **options):
+    """A strategy for one number on a scale of logarithms; options cut its runs."""
+    config = tiny_config(learning_rate=1.0)
+    genome = Genome(config, resolve_env(config), {"learning_rate": "log"})
+    asked = read_strategy({"name": strategy, "sigma": 0.1, "learning_rate": 0.05})
+    asked = dataclasses.replace(asked, options=options, shaping="none")
+    return Optimiser(asked, genome, population)
+
+
 def toy(strategy, generations, cut=2, whole=4):
     """Evolve `theta` where state and loss are `x += theta` and `x - 2 theta`, in parts.
 
     Over four steps from `x = 0` the loss is `(1 + 2 + 3 + 4 - 8) theta = 2 theta`.
     Within a part, of a state that is taken as given, it is less by `theta` a step.
     """
-    config = tiny_config(learning_rate=1.0)
-    genome = Genome(config, resolve_env(config), {"learning_rate": "log"})
-    options = (
-        {"T": whole, "K": cut} if "es" in strategy and "open" not in strategy else {}
-    )
-    asked = read_strategy({"name": strategy, "sigma": 0.1, "learning_rate": 0.05})
-    asked = type(asked)(**{**asked.to_dict(), "options": options, "shaping": "none"})
-    optimiser = Optimiser(asked, genome, 512)
+    options = {} if strategy == "open-es" else {"T": whole, "K": cut}
+    optimiser = optimiser_of(strategy, 512, **options)
     key = jax.random.key(0)
     state = optimiser.init(key)
     x = np.zeros(512)
@@ -157,11 +160,7 @@ def test_what_cannot_be_cut_is_refused(changes, sentence):
 @pytest.mark.parametrize("strategy", ["persistent-es", "noise-reuse-es"])
 def test_a_part_in_which_all_fail_is_counted(strategy):
     """What was perturbed in a run must not be credited to the next one."""
-    config = tiny_config(learning_rate=1.0)
-    genome = Genome(config, resolve_env(config), {"learning_rate": "log"})
-    asked = read_strategy({"name": strategy, "sigma": 0.1, "learning_rate": 0.05})
-    asked = dataclasses.replace(asked, options={"T": 4, "K": 2})
-    optimiser = Optimiser(asked, genome, 8)
+    optimiser = optimiser_of(strategy, 8, T=4, K=2)
     key = jax.random.key(0)
     state = optimiser.init(key)
     for number in range(4):

@@ -63,11 +63,21 @@ def test_numbers_and_a_learned_drift_of_ppo(key):
         np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
 
+# The scale of the rewards follows the discount, and the derivative knows it.
+NORMALISED = PPO.replace(
+    env=CONTINUOUS_CARTPOLE, normalize_rewards=True, normalize_observations=True
+)
+CASES = {
+    **{name: (*each, {}) for name, each in EACH.items()},
+    "values": (*EACH["ppo"], {"objective": "actor_critic"}),
+    "normalised": (NORMALISED, EACH["ppo"][1], {}),
+}
+
+
 @pytest.mark.slow(optimised=False)
-@pytest.mark.parametrize("name", list(EACH))
-def test_the_numbers_of(name, key):
-    found, replay = both(*EACH[name], key)
-    assert_each_number_agrees(found, replay)
+@pytest.mark.parametrize(("config", "names", "options"), CASES.values(), ids=CASES)
+def test_the_numbers_of(config, names, options, key):
+    assert_each_number_agrees(*both(config, names, key, **options))
 
 
 @pytest.mark.slow(optimised=False)
@@ -87,22 +97,3 @@ def test_a_learned_rule(key):
         actual = along(found.gradient, direction)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-10)
         assert abs(expected) > 1e-9, f"{name} does not move the outer loss"
-
-
-@pytest.mark.slow(optimised=False)
-def test_the_outer_loss_with_values(key):
-    found, replay = both(PPO, EACH["ppo"][1], key, objective="actor_critic")
-    assert_each_number_agrees(found, replay)
-
-
-@pytest.mark.slow(optimised=False)
-def test_continuous_actions_and_normalised_rewards(key):
-    """The scale of the rewards follows the discount, and the derivative knows it."""
-    config = PPO.replace(
-        env=CONTINUOUS_CARTPOLE,
-        normalize_rewards=True,
-        normalize_observations=True,
-        entropy_coef=0.02,
-    )
-    found, replay = both(config, EACH["ppo"][1], key)
-    assert_each_number_agrees(found, replay)

@@ -16,7 +16,7 @@ from purerl.config import ConfigError
 from purerl.optimisers import SGD, Adam, AdamW, RAdam
 from purerl.optimisers.first_order import differentiable
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_close, assert_same_bits, lane
 from tests.metagradient.configs import EACH, PPO, VPG
 
 # Plain descent, so that an update is theta - rate * gradient.
@@ -27,6 +27,10 @@ PLAIN = VPG.replace(
     critic_learning_rate=1e-2,
     hidden_sizes=(4,),
 )
+
+
+# Programs that a compiler fuses in other ways.
+assert_near = partial(assert_close, rtol=2e-4, atol=1e-6)
 
 
 def begun(config, key):
@@ -40,15 +44,8 @@ def inner(left, right):
 
 def moved(before, after):
     """What an update did to the actor."""
-    difference = jax.tree.map(
-        jnp.subtract, after.params["actor"], before.params["actor"]
-    )
-    return difference
-
-
-def moved_by(before, after):
-    """The length of what an update did to the actor."""
-    return float(jnp.sqrt(inner(*[moved(before, after)] * 2)))
+    pair = after.params["actor"], before.params["actor"]
+    return jax.tree.map(jnp.subtract, *pair)
 
 
 def outer_gradient(step, state):
@@ -89,7 +86,7 @@ def test_overrides_are_the_agents_own_numbers_inside_and_outside(key):
         own = PLAIN.replace(env_params={"length": length}, gae_lambda=1.0)
         alone = purerl.meta_gradient(own, "learning_rate", reference={"gamma": 0.5})
         expected = jax.jit(alone)(begun(own, key))
-        mine = jax.tree.map(lambda x, i=index: x[i], found)
+        mine = lane(found, index)
         np.testing.assert_allclose(mine.value, expected.value, rtol=1e-4, atol=1e-6)
         slope = expected.gradient["learning_rate"]
         assert abs(slope) > 1e-4
@@ -125,53 +122,36 @@ def agents():
     return jax.jit(jax.vmap(purerl.make_algorithm(PPO).init))(keys)
 
 
-def agent(states, index):
-    return jax.tree.map(lambda x: x[index], states)
-
-
-def assert_close(left, right):
-    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
-
-
 @pytest.mark.slow(optimised=False)
 def test_the_updates_are_those_of_the_run(twice, agents):
     """But for rounding, as a compiler fuses what is differentiated in other ways."""
-    state = agent(agents, 0)
+    state = lane(agents, 0)
     algorithm = purerl.make_algorithm(PPO)
     run = jax.jit(lambda s: jax.lax.scan(lambda s, _: algorithm.step(s), s, length=2))
     found, expected = jax.jit(twice)(state), run(state)
-    assert_close((found.state.params, found.metrics), (expected[0].params, expected[1]))
+    assert_near((found.state.params, found.metrics), (expected[0].params, expected[1]))
     assert_same_bits(found.state.key, expected[0].key)
     assert int(found.state.update) == 2
-    assert moved_by(state, found.state) > 1e3 * moved_by(found.state, expected[0])
-
-
-@pytest.mark.slow(optimised=False)
-def test_many_agents_are_each_alone(twice, agents):
-    many = jax.jit(jax.vmap(twice))(agents)
-    one = jax.jit(twice)
-    for index in range(3):
-        alone = one(agent(agents, index))
-        assert_close(agent(many.gradient, index), alone.gradient)
-    assert len({float(x) for x in many.gradient["gamma"]}) == 3
+    pairs = (state, found.state), (found.state, expected[0])
+    far, near = (optax.global_norm(moved(*pair)) for pair in pairs)
+    assert far > 1e3 * near
 
 
 @pytest.mark.slow(optimised=False)
 def test_what_is_computed_again_changes_nothing(twice, agents):
-    state = agent(agents, 0)
+    state = lane(agents, 0)
     kept = purerl.meta_gradient(PPO, EACH["ppo"][1], unroll=2, checkpoint=False)
     one, other = jax.jit(twice)(state), jax.jit(kept)(state)
-    assert_close(one.gradient, other.gradient)
+    assert_near(one.gradient, other.gradient)
 
 
 @pytest.mark.slow(optimised=False)
 def test_programs_for_accelerators_have_the_same_derivative(twice, agents):
     """There the outputs of loops are packed as words, which have no derivative."""
-    state = agent(agents, 0)
+    state = lane(agents, 0)
     with traced_for("cuda"):
         packed = jax.jit(lambda s: twice(s))(state)
-    assert_close(packed.gradient, jax.jit(twice)(state).gradient)
+    assert_near(packed.gradient, jax.jit(twice)(state).gradient)
 
 
 def test_values_and_names(twice):
@@ -188,7 +168,7 @@ def test_values_and_names(twice):
 @pytest.mark.slow(optimised=False)
 def test_schedules_are_where_they_are_in_the_run(agents):
     """A constant schedule is that number, and its number has the same derivative."""
-    state = agent(agents, 0)
+    state = lane(agents, 0)
     config = PPO.replace(anneal_learning_rate=False)
     plain = purerl.meta_gradient(config, ("gamma", "learning_rate"), unroll=2)
     constant = schedules.Constant
@@ -205,7 +185,7 @@ def test_schedules_are_where_they_are_in_the_run(agents):
 def test_a_frozen_part_makes_no_nan(agents):
     config = PPO.replace(frozen=("critic",))
     meta = purerl.meta_gradient(config, "learning_rate,gamma", unroll=2)
-    found = jax.jit(meta)(agent(agents, 0))
+    found = jax.jit(meta)(lane(agents, 0))
     assert all(np.isfinite(x) for x in found.gradient.values())
 
 
@@ -228,7 +208,7 @@ def test_adams_family_has_a_derivative_where_there_was_no_gradient(optimiser, ke
     ours, theirs = differentiable(optimiser)(1e-2), made(1e-2, **numbers)
     one, other = (jax.jit(partial(steps, x))(grads) for x in (ours, theirs))
     if type(optimiser) is RAdam:  # It is written otherwise.
-        assert_close(one, other)
+        assert_near(one, other)
     else:
         assert_same_bits(one, other)
 
@@ -250,22 +230,13 @@ def test_an_objective_of_ones_own(agents):
         return -parts.head.entropy(outputs).mean()
 
     meta = purerl.meta_gradient(PPO, "entropy_coef", unroll=2, objective=entropy)
-    found = jax.jit(meta)(agent(agents, 0))
+    found = jax.jit(meta)(lane(agents, 0))
     assert -np.log(2) <= float(found.value) < 0
     assert float(found.gradient["entropy_coef"]) < 0  # more weight, more entropy
 
 
 CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
-DIFFERENTIATED = {
-    "ppo",
-    "recurrent_ppo",
-    "recurrent_ppo/lstm",
-    "vpg",
-    "pqn",
-    "lpg",
-}
-
-
+DIFFERENTIATED = {"ppo", "recurrent_ppo", "recurrent_ppo/lstm", "vpg", "pqn", "lpg"}
 # Other memories of recurrent PPO are differentiated as these two are.
 OTHERS = {f"recurrent_ppo/{name}" for name in ("lru", "s5", "transformer")}
 
@@ -356,14 +327,11 @@ def test_what_cannot_be_differentiated_is_refused(config, options, words):
 
 def test_other_states_and_values_are_refused(twice, agents):
     wide = {name: jnp.zeros(2) for name in twice.start()}
-    one = agent(agents, 0)
+    one = lane(agents, 0)
     for call, words in (
         (lambda: twice({"params": 1}), "state of one agent, such as"),
         (lambda: twice(agents), "for several agents use jax.vmap"),
-        (
-            lambda: twice(one, {"gamma": 0.0}),
-            "values must be arrays of the sh",
-        ),
+        (lambda: twice(one, {"gamma": 0.0}), "values must be arrays of the sh"),
         (lambda: twice(one, wide), r"'gamma': \(2,\)"),
     ):
         with pytest.raises(ConfigError, match=words):

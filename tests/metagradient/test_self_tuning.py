@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_close, assert_same_bits
 from tests.metagradient.configs import VPG
 
 CONFIG = VPG.replace(
@@ -39,16 +39,14 @@ def test_it_is_a_loop_of_updates_and_steps_of_adam(key):
     opt_state, rows = optim.init(values), []
     for _ in range(3):
         state = plain(state, values)
-        rows.append((int(state.update), values["gamma"]))
+        rows.append(int(state.update))
         found = meta(state, values)
         state = found.state
         steps, opt_state = optim.update(found.gradient, opt_state)
         values = optax.apply_updates(values, steps)
     state = plain(state, values)
 
-    assert (
-        result.course["update"].tolist() == [update for update, _ in rows] == [1, 3, 5]
-    )
+    assert result.course["update"].tolist() == rows == [1, 3, 5]
     tuned = parts.overrides(values)
     for name in NAMES:
         np.testing.assert_allclose(result.overrides[name], tuned[name], rtol=1e-4)
@@ -57,10 +55,7 @@ def test_it_is_a_loop_of_updates_and_steps_of_adam(key):
     np.testing.assert_allclose(gammas[0], CONFIG.gamma, rtol=1e-6)
     np.testing.assert_array_equal(gammas[2], result.overrides["gamma"])
     assert result.metrics["env_steps"].tolist() == [64 * (u + 1) for u in range(7)]
-    for one, other in zip(
-        jax.tree.leaves(result.state.params), jax.tree.leaves(state.params), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    assert_close(result.state.params, state.params, rtol=1e-3, atol=1e-5)
     assert result.evaluation["episode_return"].shape == (1, 2)
 
 
@@ -84,9 +79,8 @@ def test_overrides_are_the_numbers_of_a_config(key):
     wanted = jax.jit(purerl.self_tune(config, "gamma", **options))(key)
     assert list(found.overrides) == ["gamma"]
     for name in ("metrics", "evaluation", "overrides", "course"):
-        one, other = (jax.tree.leaves(getattr(x, name)) for x in (found, wanted))
-        for x, y in zip(one, other, strict=True):
-            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+        one, other = (getattr(x, name) for x in (found, wanted))
+        assert_close(one, other, rtol=1e-3, atol=1e-5)
     moved = jax.tree.map(lambda x: x[1], found.course)
     assert moved["gamma"] != pytest.approx(CONFIG.gamma, rel=1e-3)
 
@@ -100,27 +94,6 @@ def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
     result = jax.jit(train)(key)
     assert not np.isfinite(result.course["gradient_norm"]).any()
     np.testing.assert_allclose(result.course["gamma"], CONFIG.gamma, rtol=1e-6)
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_step_size_that_is_much_too_small_grows(key):
-    config = purerl.PPOConfig(
-        env="probe/action-observation",
-        total_timesteps=100 * 128,
-        num_envs=8,
-        num_steps=16,
-        hidden_sizes=(8,),
-        learning_rate=1e-5,
-        anneal_learning_rate=False,
-        entropy_coef=0.0,
-        num_evaluations=0,
-    )
-    train = purerl.self_tune(config, "learning_rate", meta_learning_rate=0.1)
-    result = jax.jit(train)(key)
-    assert float(result.overrides["learning_rate"]) > 1e-3
-    fixed = jax.jit(purerl.make_train(config))(key)
-    own, other = (r.metrics["episode_return"][-10:].mean() for r in (result, fixed))
-    assert float(own) > float(other) + 0.2
 
 
 @pytest.mark.parametrize(

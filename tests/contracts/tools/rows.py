@@ -52,10 +52,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"memory": "transformer", "sequence_length": 32, "burn_in": 8},
     ),
     "vpg-continuous": ("vpg", {"env": "Pendulum-v1"}),
-    "vpg-without-baseline": (
-        "vpg",
-        {"advantage": "rewards_to_go", "baseline": False},
-    ),
+    "vpg-without-baseline": ("vpg", {"advantage": "rewards_to_go", "baseline": False}),
     "dqn-rainbow": ("dqn", {"prioritised": True, "dueling": True, "n_step": 3}),
     "dqn-quantile": ("dqn", {"values": "quantile", "double": False}),
     "dqn-implicit-noisy": ("dqn", {"values": "implicit", "noisy": True}),

@@ -18,7 +18,6 @@ from purerl.runner.result import RunResult
 from purerl.train import bind
 from purerl.types import Schedule, TrainResult
 from tests.contracts.tools.rows import Row
-from tests.helpers import plain
 
 SEEDS = LANES = DEVICES = 2
 MEANS = ("episode_return", "episode_length")  # undefined where no episode ended
@@ -86,15 +85,3 @@ class Subject:
         if hasattr(self.config, "values"):
             return self.config.values != "expected"
         return getattr(self.config, "num_atoms", 0) > 0
-
-
-def assert_close(one: Any, other: Any) -> None:
-    """Equal up to rounding, leaf by leaf."""
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(plain(one)),
-        jax.tree.leaves(plain(other)),
-        strict=True,
-    )
-    for (path, a), b in pairs:
-        name = jax.tree_util.keystr(path)
-        np.testing.assert_allclose(a, b, err_msg=name, **CLOSE)

@@ -19,16 +19,8 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.metrics import SINCE_START, is_defined
 from tests.contracts.tools.rows import PIECES
-from tests.contracts.tools.subject import (
-    CLOSE,
-    DEVICES,
-    LANES,
-    MEANS,
-    SEEDS,
-    Subject,
-    assert_close,
-)
-from tests.helpers import StopAfter, assert_same_bits
+from tests.contracts.tools.subject import CLOSE, DEVICES, LANES, MEANS, SEEDS, Subject
+from tests.helpers import StopAfter, assert_close, assert_same_bits, lane
 
 
 def vmap(subject: Subject) -> None:
@@ -45,7 +37,7 @@ def vmap(subject: Subject) -> None:
         assert (np.diff(metrics["gradient_steps"][:, -3:]) > 0).all()
     for leaf in jax.tree.leaves(jax.device_get(result.state.params)):
         assert np.isfinite(leaf).all()
-    one, other = (jax.tree.map(lambda x, i=i: x[i], metrics) for i in range(SEEDS))
+    one, other = (lane(metrics, seed) for seed in range(SEEDS))
     assert any((one[name] != other[name]).any() for name in one)
 
 
@@ -53,7 +45,7 @@ def run(subject: Subject) -> None:
     """`purerl.run`: the agents of `make_train`, and whole files."""
     result = subject.ran
     assert result.finished and result.state is not None
-    assert_close(result.state.params, subject.vmapped.state.params)
+    assert_close(result.state.params, subject.vmapped.state.params, **CLOSE)
     returns = subject.vmapped.evaluation["episode_return"]
     np.testing.assert_allclose(result.evaluation["episode_return"], returns, **CLOSE)
 
@@ -97,7 +89,7 @@ def data_parallel(subject: Subject) -> str | None:
             jax.eval_shape(purerl.data_parallel(subject.config), key)
         return str(refused.value)
     spread = jax.jit(purerl.data_parallel(subject.config))(key)
-    alone = jax.tree.map(lambda x: x[0], subject.vmapped)
+    alone = lane(subject.vmapped, 0)
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), r) for r in (spread, alone)]
     assert shapes[0] == shapes[1]
     for leaf in jax.tree.leaves(spread.state.params):
