@@ -1,5 +1,6 @@
 """A loss of PPO, evolved on CartPole-v1 and judged on held-out seeds and tasks."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def judge(
     result: purerl.EvolutionResult,
     field: str,
     contestants: dict[str, Any],
-    seconds: dict[str, float],
+    seconds: Mapping[str, float],
     **more: Any,
 ) -> purerl.Comparison:
     """Judge a loss along its evolution, and beside others also where it never was.

@@ -40,9 +40,9 @@ def clip_of(config: purerl.PPOConfig) -> float:
 
 def in_whole_updates(config: purerl.PPOConfig) -> Any:
     """Return a config without `auto`, its steps rounded down to whole updates."""
-    config = purerl.resolve(config)
-    whole = config.total_timesteps // config.steps_per_update * config.steps_per_update
-    return config.replace(total_timesteps=whole)
+    found = purerl.resolve(config)
+    whole = found.total_timesteps // found.steps_per_update * found.steps_per_update
+    return found.replace(total_timesteps=whole)
 
 
 def for_rejax(config: purerl.PPOConfig) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def measure(budget: Budget) -> Findings:
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
-        given = {"steps": steps, "rounds": rounds, "threads": threads}
+        given: dict[str, Any] = {"steps": steps, "rounds": rounds, "threads": threads}
         config = serialise.to_dict(config_of(name))
         make = partial(in_turns, name, **given)
         found[name] = budget.part(name, make, **given, config=config)

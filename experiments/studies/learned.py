@@ -189,7 +189,7 @@ def draw(shown: Mapping[str, Shown], found: Found) -> tuple[Any, Any]:
     axes = figure.subplots()
     for place, (name, row) in enumerate(found.items()):
         title, _, algorithm, line, _ = shown[name]
-        look = {"color": ALGORITHMS[algorithm]}
+        look: dict[str, Any] = {"color": ALGORITHMS[algorithm]}
         steps, marker = row["curve_steps"], style.MARKERS[place]
         axes.plot(steps, row["curve"], line, marker=marker, label=title, **look)
         scores = np.asarray(row["per_seed"], float)

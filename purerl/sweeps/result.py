@@ -460,8 +460,9 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
-    Files that are damaged are named; the members in them are missing. Where the config
-    names what is not known here, a sentence says why, and the metrics are read.
+    Files that are damaged, and the folder where files are lost, are named; the members
+    in them are missing. Where the config names what is not known here, a sentence says
+    why, and the metrics are read.
 
     Raises:
         ConfigError: no sweep there.
@@ -487,7 +488,17 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             "only they are trained anew"
         )
     about = config, design, stored["seeds"], members, folder
-    return SweepResult(*about, written=stored["points"])
+    result = SweepResult(*about, written=stored["points"])
+    counted, path = 0, folder / folders.SUMMARY
+    with contextlib.suppress(ConfigError):  # A damaged one counts nothing.
+        counted = folders.read_summary(folder).get("finished_members", 0)
+    if result.num_finished < counted and not members.damaged:
+        say(
+            f"{folder / 'chunks'} has {result.num_finished} members, and {path} counts "
+            f"{counted} that had finished: files are missing; put them back, or run "
+            "the sweep again: only they are trained anew"
+        )
+    return result
 
 
 def _rows(

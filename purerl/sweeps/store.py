@@ -11,9 +11,10 @@ and chunks may be cut otherwise, without touching what is there. Nothing is pick
 import contextlib
 import hashlib
 import json
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -173,6 +174,9 @@ def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
         if verify:
             check_arrays(path)
         with open_arrays(path) as file:
+            archive = cast(zipfile.ZipFile, file.zip)
+            for entry in archive.infolist():  # Opened, it must have the same name.
+                archive.open(entry).close()
             return tuple(json.loads(file[MEMBERS].tobytes())["ids"])
     except DAMAGE:
         return ()

@@ -116,13 +116,23 @@ def test_counts_are_read_exactly(tmp_path):
     assert result["episode_return"].dtype == np.float32
 
 
-def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, capsys):
+@pytest.mark.parametrize("how", ["emptied", "renamed", "lost"])
+def test_a_damaged_file_is_named_and_the_others_are_read(how, tmp_path, capsys):
     write_sweep(tmp_path, "gamma", [0.9, 0.99])
+    folders.write_summary(tmp_path, {"finished_members": 2}, {}, False)
     index = store.MemberStore.of(tmp_path)
     path = index.chunks[index.locations[member_id({"gamma": 0.9}, 0)][0]]
-    path.write_bytes(b"")
+    said = f"{path} is damaged"
+    if how == "emptied":
+        path.write_bytes(b"")
+    elif how == "renamed":  # An array, in the index at the file's end alone.
+        before, name, after = path.read_bytes().rpartition(b"train/episode_length")
+        path.write_bytes(before + name.replace(b"/", b"_") + after)
+    else:
+        path.unlink()
+        said = f"{tmp_path / 'chunks'} has 1 members"
     result = purerl.load_sweep(tmp_path)
-    assert f"{path} is damaged" in capsys.readouterr().err
+    assert said in " ".join(capsys.readouterr().err.split("\n"))
     known = np.isfinite(result.scores().values[:, 0])
     np.testing.assert_array_equal(known, [False, True])
 

@@ -197,7 +197,8 @@ def before_reset(next_obs: np.ndarray, info: dict[str, Any]) -> np.ndarray:
 def _note(course: Course, env_steps: int, ended: list, began: float) -> None:
     means = np.mean(ended, axis=0) if ended else (np.nan, np.nan)
     row = (env_steps, *map(float, means), time.perf_counter() - began)
-    for column, value in zip(course, row, strict=True):
+    columns: tuple[list[Any], ...] = tuple(course)
+    for column, value in zip(columns, row, strict=True):
         column.append(value)
 
 
