@@ -173,7 +173,7 @@ def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
     try:
         if verify:
             check_arrays(path)
-        with open_arrays(path) as file:
+        with path.open("rb") as opened, open_arrays(opened) as file:
             archive = cast(zipfile.ZipFile, file.zip)
             for entry in archive.infolist():  # Opened, it must have the same name.
                 archive.open(entry).close()
