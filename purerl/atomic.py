@@ -6,7 +6,7 @@ import re
 import secrets
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -29,16 +29,20 @@ DAMAGE = (
 )
 
 
-def open_arrays(file: str | Path | IO[bytes]) -> np.lib.npyio.NpzFile:
+@contextlib.contextmanager
+def open_arrays(file: str | Path | IO[bytes]) -> Iterator[np.lib.npyio.NpzFile]:
     """Open the arrays of an .npz file, by name; nothing pickled is read.
 
     Raises:
         ValueError: it is one array, as of an .npy file; or another of `DAMAGE`.
     """
-    opened = np.load(file, allow_pickle=False)
-    if not isinstance(opened, np.lib.npyio.NpzFile):
-        raise ValueError("it is one array, not an .npz file of arrays by name")
-    return opened
+    with contextlib.ExitStack() as stack:
+        if isinstance(file, str | Path):  # NumPy would not close a damaged one.
+            file = stack.enter_context(Path(file).open("rb"))
+        opened = np.load(file, allow_pickle=False)
+        if not isinstance(opened, np.lib.npyio.NpzFile):
+            raise ValueError("it is one array, not an .npz file of arrays by name")
+        yield stack.enter_context(opened)
 
 
 def write_atomic(

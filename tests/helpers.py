@@ -1,6 +1,8 @@
 """What tests of several rooms share."""
 
+import contextlib
 import dataclasses
+import faulthandler
 import os
 import signal
 import subprocess
@@ -169,6 +171,16 @@ def python(*words, **options):
     return done.stdout
 
 
+@contextlib.contextmanager
+def deadline(seconds):
+    """A hang inside XLA cannot be interrupted: end the process with its traceback."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def plain(tree):
     """A pytree with its random keys as numbers."""
 
@@ -184,10 +196,9 @@ def plain(tree):
 
 def assert_same_bits(one, two):
     """Every array of two pytrees is equal, bit for bit (NaN equals NaN)."""
+    assert jax.tree.structure(one) == jax.tree.structure(two)
     left = jax.tree_util.tree_leaves_with_path(plain(one))
-    right = jax.tree.leaves(plain(two))
-    assert len(left) == len(right)
-    for (path, a), b in zip(left, right, strict=True):
+    for (path, a), b in zip(left, jax.tree.leaves(plain(two)), strict=True):
         np.testing.assert_array_equal(a, b, err_msg=jax.tree_util.keystr(path))
 
 
@@ -201,6 +212,7 @@ def slow_but(values, *kept):
 
 def assert_close(one, other, rtol=1e-4, atol=2e-5):
     """The arrays of two pytrees are equal up to rounding, one by one."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
     left = jax.tree_util.tree_leaves_with_path(plain(one))
     for (path, a), b in zip(left, jax.tree.leaves(plain(other)), strict=True):
         name = jax.tree_util.keystr(path)

@@ -528,24 +528,21 @@ class ProgramCache:
         """
         shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(example))
         devices = tuple(dict.fromkeys(worker.device for worker in workers))
-        made_of = (jax.tree.structure(example), shapes, length, data_parallel, devices)
-        return self.made(
-            bound,
-            made_of,
-            lambda: Program(bound, example, length, workers, data_parallel),
+        key = (jax.tree.structure(example), shapes, length, data_parallel, devices)
+        return self.share(
+            bound, key, lambda: Program(bound, example, length, workers, data_parallel)
         )
 
-    def made(
-        self, bound: Bound, made_of: tuple, make: Callable[[], Compiled]
-    ) -> Compiled:
-        """Return what is compiled for a bound config, made where nobody made it yet.
+    def share(self, bound: Bound, key: tuple, make: Callable[[], Compiled]) -> Compiled:
+        """Return what `make` returns, which is called once for equal arguments.
 
         Args:
             bound: Config, environment and plan.
-            made_of: Hashable values that tell it from all else of the same config.
-            make: Function that compiles it, or wraps a function in `jax.jit`.
+            key: All else that the program depends on, and what tells it from other
+                programs of the same config; hashable.
+            make: Function that compiles, or wraps a function in `jax.jit`.
         """
-        name = _name(bound, made_of)
+        name = _name(bound, key)
         if name is None:
             return self._make(make)
         with self._lock:
@@ -613,7 +610,7 @@ def share_programs() -> Iterator[ProgramCache]:
         _shared.remove(cache)
 
 
-def _name(bound: Bound, made_of: tuple) -> Hashable | None:
+def _name(bound: Bound, key: tuple) -> Hashable | None:
     """Return the key of a program in the cache; None if the config is not hashable.
 
     The config's numbers are constants of the program, the values of overrides are not.
@@ -633,8 +630,9 @@ def _name(bound: Bound, made_of: tuple) -> Hashable | None:
         constants,
         env,
         repr(bound.plan),
-        made_of,
+        key,
         # Options of JAX with which the same arguments would make another program.
+        jax.config.jax_default_device,  # type: ignore[attr-defined]
         jax.config.read("jax_disable_most_optimizations"),
         jax.config.jax_default_matmul_precision,  # type: ignore[attr-defined]
         jax.config.jax_threefry_partitionable,  # type: ignore[attr-defined]

@@ -202,12 +202,11 @@ def _play_on_host(
     """Play in an environment on the host; see `types.Evaluation`."""
     bound = bind(saved.config, on_host=True, trains=False)
     recurrence = recurrence_of(bound.algorithm(bound.config))
+    drawn_by = None if deterministic else seed
     if not deterministic:
         recurrence = drawing(recurrence, jax.random.key(seed))
-    act = current_cache().made(
-        bound,
-        ("_play_on_host", deterministic, seed),
-        lambda: jax.jit(recurrence.act),
+    act = current_cache().share(
+        bound, ("_play_on_host", drawn_by), lambda: jax.jit(recurrence.act)
     )
     with closing(env.start(episodes)) as envs:
         played = [
@@ -278,7 +277,7 @@ def play_compiled(
         )
         return played._asdict()
 
-    compiled = current_cache().made(
+    compiled = current_cache().share(
         bound,
         ("play_compiled", episodes, deterministic),
         lambda: jax.jit(jax.vmap(play, in_axes=(0, None))),

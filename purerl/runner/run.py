@@ -467,7 +467,7 @@ class RunLoop:
         members, options = every({}, 1, self.seeds), self.options
         assert options.lanes and options.segment_updates  # They are open no more.
         if self.bound.env.on_host:
-            program = current_cache().made(
+            program = current_cache().share(
                 self.bound, (HostedProgram,), lambda: HostedProgram(self.bound)
             )
             return HostedCohort(program, members.keys, options.segment_updates)

@@ -211,8 +211,7 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint; one of `DAMAGE` where it is damaged."""
-    # NumPy leaves a file open that it opens itself and that is damaged.
-    with path.open("rb") as opened, open_arrays(opened) as file:
+    with open_arrays(path) as file:
         flat = {name: file[name] for name in file.files}
     stored, types = flat.pop(_DIGEST), json.loads(flat.pop(_TYPES).tobytes())
     flat |= {name: flat[name].view(np.dtype(kind)) for name, kind in types.items()}

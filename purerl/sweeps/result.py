@@ -460,9 +460,9 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
-    Files that are damaged, and the folder where files are lost, are named; the members
-    in them are missing. Where the config names what is not known here, a sentence says
-    why, and the metrics are read.
+    Damaged files are named, and so is a folder that has lost some; their members are
+    missing. Where the config names what is not known here, a sentence says why, and the
+    metrics are read.
 
     Raises:
         ConfigError: no sweep there.
@@ -489,14 +489,14 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         )
     about = config, design, stored["seeds"], members, folder
     result = SweepResult(*about, written=stored["points"])
-    counted, path = 0, folder / folders.SUMMARY
-    with contextlib.suppress(ConfigError):  # A damaged one counts nothing.
-        counted = folders.read_summary(folder).get("finished_members", 0)
-    if result.num_finished < counted and not members.damaged:
+    finished = 0
+    with contextlib.suppress(ConfigError):  # A damaged summary counts nothing.
+        finished = folders.read_summary(folder).get("finished_members", 0)
+    if result.num_finished < finished and not members.damaged:
         say(
-            f"{folder / 'chunks'} has {result.num_finished} members, and {path} counts "
-            f"{counted} that had finished: files are missing; put them back, or run "
-            "the sweep again: only they are trained anew"
+            f"{folder / 'chunks'} has {result.num_finished} of the {finished} members "
+            f"that {folder / folders.SUMMARY} counts as finished; put the missing "
+            "files back, or run the sweep again: only those members are trained anew"
         )
     return result
 

@@ -173,9 +173,10 @@ def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
     try:
         if verify:
             check_arrays(path)
-        with path.open("rb") as opened, open_arrays(opened) as file:
+        with open_arrays(path) as file:
+            # An entry that is opened must have the name that the index gives it.
             archive = cast(zipfile.ZipFile, file.zip)
-            for entry in archive.infolist():  # Opened, it must have the same name.
+            for entry in archive.infolist():
                 archive.open(entry).close()
             return tuple(json.loads(file[MEMBERS].tobytes())["ids"])
     except DAMAGE:

@@ -19,8 +19,7 @@ from jax.sharding import PartitionSpec
 import purerl
 from purerl import losses
 from purerl.train import bind, make_segment
-from tests.core.test_networks import deadline
-from tests.helpers import assert_close, assert_same_bits, lane, slow_but
+from tests.helpers import assert_close, assert_same_bits, deadline, lane, slow_but
 
 pytestmark = pytest.mark.optimised(slow=True)
 

@@ -89,7 +89,9 @@ BY_HAND = [
 @pytest.mark.parametrize(("loss", "arguments", "expected"), BY_HAND)
 def test_a_loss_by_hand(loss, arguments, expected):
     actual = loss(*map(one, arguments))
-    np.testing.assert_allclose(actual, [expected], rtol=1e-6, atol=2e-6)
+    is_drift = len(arguments) == 2  # Its numbers are small, and some are zero.
+    near = {"atol": 1e-6} if is_drift else {"rtol": 1e-6}
+    np.testing.assert_allclose(actual, [expected], **near)
 
 
 # No slope beyond the trust interval, and that of the error where it overshot.

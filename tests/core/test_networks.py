@@ -1,8 +1,5 @@
 """Networks: how they begin, what they compute by name, and in which types."""
 
-import contextlib
-import faulthandler
-import sys
 from functools import partial
 
 import chex
@@ -27,17 +24,7 @@ from purerl.networks import (
 )
 from purerl.networks.distributions import Gaussian
 from purerl.networks.layers import Conv, layer_norm
-from tests.helpers import slow_but
-
-
-@contextlib.contextmanager
-def deadline(seconds):
-    """A hang inside XLA cannot be interrupted: end the process with its traceback."""
-    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+from tests.helpers import deadline, slow_but
 
 
 def gram_error(scale, shape, seeds):

@@ -130,7 +130,7 @@ def test_a_damaged_file_is_named_and_the_others_are_read(how, tmp_path, capsys):
         path.write_bytes(before + name.replace(b"/", b"_") + after)
     else:
         path.unlink()
-        said = f"{tmp_path / 'chunks'} has 1 members"
+        said = f"{tmp_path / 'chunks'} has 1 of the 2 members"
     result = purerl.load_sweep(tmp_path)
     assert said in " ".join(capsys.readouterr().err.split("\n"))
     known = np.isfinite(result.scores().values[:, 0])
