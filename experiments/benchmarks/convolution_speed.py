@@ -25,12 +25,15 @@ HEADS = "agents | network | steps/s | steps per processor second | of the MLP's"
 ours = layers.convolve
 
 
-def xla_convolution(x: Array, kernel: Array, stride: int, padding: str) -> Array:
+def xla_convolution(
+    x: Array, kernel: Array, bias: Array, stride: int, padding: str
+) -> Array:
     """Convolve as XLA does."""
     numbers = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(
+    y = jax.lax.conv_general_dilated(
         x, kernel, (stride, stride), padding, dimension_numbers=numbers
     )
+    return y + bias
 
 
 def main() -> None:

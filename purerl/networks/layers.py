@@ -32,6 +32,14 @@ MOST_ROWS = 64
 # act: on an H200 PPO on CartPole took 0.84 of the time with one agent and 0.94 with 64,
 # but 1.04 with 1,024.
 MOST_ACTING_ROWS, MOST_ACTING_UNITS, MOST_ACTING_AGENTS = 8, 64, 128
+# Rows of a multiple of so many bytes share a few lines of a CPU's caches. With some
+# zeros at the end of each, the gradient of a kernel of at most so many units, from at
+# least so many rows, took 0.4 to 0.6 of the time.
+ALIASED_BYTES, ALIASED_ZEROS = 4096, 16
+MOST_ALIASED_UNITS, LEAST_ALIASED_ROWS = 128, 256
+# A convolution of at most so many channels makes four outputs at once on a CPU, of more
+# channels two: see `convolve`.
+MOST_INPUTS_OF_FOUR = 16
 # The prefix of the name under which a layer's activity is noted: `activity_Dense_0`.
 ACTIVITY = "activity_"
 COLLECTION = "intermediates"  # A collection of flax that no initialisation makes.
@@ -87,6 +95,8 @@ class Dense(nn.Module):
             y = narrow_product(x, kernel)
         elif self.dot_general is None and is_of_acting(x, kernel):
             y = acting_product(x, kernel)
+        elif self.dot_general is None and is_aliased(x, kernel):
+            y = spaced_product(x, kernel)
         else:
             product = self.dot_general or jax.lax.dot_general
             y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
@@ -121,8 +131,7 @@ class Conv(nn.Module):
         kernel, bias = _kernel_and_bias(self, shape)
         if self.dtype is not None:
             x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
-        y = convolve(x, kernel, self.stride, self.padding)
-        return y + along_last(bias, 4)
+        return convolve(x, kernel, bias, self.stride, self.padding)
 
 
 def _kernel_and_bias(
@@ -135,40 +144,58 @@ def _kernel_and_bias(
     return kernel, module.param("bias", nn.initializers.zeros, (module.features,))
 
 
-def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
-    """Return the convolution `[N, H', W', O]` of images and windows.
+def convolve(x: Array, kernel: Array, bias: Array, stride: int, padding: str) -> Array:
+    """Return the convolution `[N, H', W', O]` of images and windows, and a bias.
 
     On a CPU it is one product of all windows with the kernel. XLA's own is slow there:
     the gradient of MinAtar's kernel took twelve times as long, and `vmap` over kernels
     makes a convolution in groups of it, which is slower yet
     (`experiments/benchmarks/convolution_speed.py`).
 
+    A window of the product is as wide as those of several neighbouring outputs, whose
+    kernels stand side by side with zeros around each. That multiplies more and copies
+    less. The bias is one more row of the kernel, for an input of one: what follows is
+    then computed pixel by pixel, whatever its shape.
+
     Args:
         x: `[N, H, W, I]` images.
         kernel: `[h, w, I, O]` kernel.
+        bias: `[O]`.
         stride: Pixels from one window to the next.
         padding: `VALID` or `SAME`.
     """
     strides = (stride, stride)
     if not traced_for_cpu():
-        return jax.lax.conv_general_dilated(
+        y = jax.lax.conv_general_dilated(
             x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
-    height, width, _, features = kernel.shape
+        return y + along_last(bias, 4)
+    height, width, inputs, features = kernel.shape
     if padding == "SAME":
         ends = jax.lax.padtype_to_pads(x.shape[1:3], (height, width), strides, padding)
         x = jnp.pad(x, ((0, 0), *ends, (0, 0)))
+    outputs = (x.shape[2] - width) // stride + 1
+    most = 4 if inputs <= MOST_INPUTS_OF_FOUR else 2
+    several = math.gcd(outputs, most)
+    reach = width + stride * (several - 1)
 
-    def windows(x: Array, axis: int, size: int) -> Array:
+    def windows(x: Array, axis: int, size: int, step: int) -> Array:
         """The pixels of each window along an axis, side by side as channels."""
-        reach = stride * ((x.shape[axis] - size) // stride) + 1
+        end = step * ((x.shape[axis] - size) // step) + 1
         parts = [
-            jax.lax.slice_in_dim(x, start, start + reach, stride, axis)
+            jax.lax.slice_in_dim(x, start, start + end, step, axis)
             for start in range(size)
         ]
         return jnp.concatenate(parts, -1)
 
-    return windows(windows(x, 2, width), 1, height) @ kernel.reshape(-1, features)
+    x = windows(windows(x, 2, reach, stride * several), 1, height, stride)
+    x = jnp.concatenate([x, jnp.ones((*x.shape[:3], 1), x.dtype)], -1)
+    shifts = [(stride * n, stride * (several - 1 - n)) for n in range(several)]
+    kernels = [jnp.pad(kernel, ((0, 0), each, (0, 0), (0, 0))) for each in shifts]
+    rows = jnp.stack(kernels, 3).reshape(-1, several * features)
+    rows = jnp.concatenate([rows, jnp.tile(bias, several)[None]])
+    y = x.reshape(-1, x.shape[-1]) @ rows
+    return y.reshape(*x.shape[:2], outputs, features)
 
 
 def along_last(vector: Array, ndim: int) -> Array:
@@ -205,6 +232,42 @@ def is_narrow(x: Array, kernel: Array) -> bool:
         return False
     is_small = 0 < min(kernel.shape) <= columns.MOST
     return is_small and np.prod(lead, dtype=int) <= MOST_ROWS
+
+
+def is_aliased(x: Array, kernel: Array) -> bool:
+    """Return whether a product is one of `spaced_product`, on a CPU.
+
+    Args:
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
+    """
+    lead = x.shape[:-1]
+    if not traced_for_cpu() or not all(isinstance(size, int) for size in lead):
+        return False
+    if x.shape[-1] * x.dtype.itemsize % ALIASED_BYTES:
+        return False
+    return (
+        kernel.shape[1] <= MOST_ALIASED_UNITS and math.prod(lead) >= LEAST_ALIASED_ROWS
+    )
+
+
+@jax.custom_jvp
+def spaced_product(x: Array, kernel: Array) -> Array:
+    """Return `x @ kernel`, whose gradient of the kernel reads rows that zeros part.
+
+    Args:
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
+    """
+    return x @ kernel
+
+
+def _spaced_slope(slope: Array, _: Array, x: Array, kernel: Array) -> Array:
+    spaced = jnp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, ALIASED_ZEROS)))
+    return spaced @ jnp.pad(slope, ((0, ALIASED_ZEROS), (0, 0)))
+
+
+spaced_product.defjvps(lambda slope, _, x, kernel: slope @ kernel, _spaced_slope)
 
 
 def narrow_product(x: Array, kernel: Array) -> Array:

@@ -23,7 +23,7 @@ from purerl.networks import (
     small_product,
 )
 from purerl.networks.distributions import Gaussian
-from purerl.networks.layers import Conv, layer_norm
+from purerl.networks.layers import Conv, Dense, layer_norm
 from tests.helpers import deadline, slow_but
 
 
@@ -220,6 +220,26 @@ def test_the_small_product_has_the_gradients_of_the_plain_one(key, shape):
     chex.assert_trees_all_close(found, expected, rtol=1e-5)
 
 
+def test_a_layer_whose_rows_are_moved_apart_has_the_gradients_of_the_plain_one(key):
+    if jax.default_backend() != "cpu":
+        pytest.skip("only a CPU moves rows apart")
+    x, kernel = jax.random.normal(key, (256, 1024)), jax.random.normal(key, (1024, 3))
+    params = {"params": {"kernel": kernel, "bias": jnp.ones(3)}}
+
+    def both(layer):
+        return jax.value_and_grad(
+            lambda params, x: jnp.sin(layer.apply(params, x)).sum(), argnums=(0, 1)
+        )
+
+    assert "pad" in str(jax.make_jaxpr(both(Dense(3)))(params, x))
+    assert "pad" not in str(jax.make_jaxpr(Dense(3).apply)(params, x))
+    found, expected = (both(layer)(params, x) for layer in (Dense(3), nn.Dense(3)))
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-4)
+    slope = jax.jvp(both(Dense(3)), (params, x), (params, x))[1]
+    plain = jax.jvp(both(nn.Dense(3)), (params, x), (params, x))[1]
+    chex.assert_trees_all_close(slope, plain, rtol=1e-3, atol=2e-2)
+
+
 def test_the_compiler_does_not_fold_the_small_products_transpositions(key):
     if jax.default_backend() != "cpu":
         pytest.skip("only a CPU copies")
@@ -289,6 +309,8 @@ CONVOLUTIONS = [
     ((), (12, 9, 3), 4, 2, "SAME"),
     ((3,), (12, 9, 3), 4, 2, "SAME"),
     ((), (9, 8, 2), 8, 4, "VALID"),
+    ((3,), (9, 10, 2), 4, 2, "VALID"),  # four outputs at once, with a stride
+    ((), (5, 6, 17), 3, 1, "SAME"),  # two, of many channels
     ((3,), (3, 3, 2), 1, 2, "SAME"),
 ]
 
