@@ -621,11 +621,16 @@ def replaced(
     place of the bad one takes the next step of its environment, which begins an
     episode; where that is bad too, the same step of an environment beside it, or the
     step before. It counts as an episode of one step. Where all of these are bad, an
-    episode of one step remains that earned nothing.
+    episode of one step remains that earned nothing and led nowhere.
+
+    With a memory a step can only stand where its episode begins, so that nothing but
+    the next step takes the place, and not in the first step of a rollout, whose memory
+    has not been cleared. Elsewhere the bad one stays, as a truncated step that earned
+    nothing and led nowhere, and the step before it is not cut.
 
     Args:
         transitions: `[T, B, ...]` transitions, flags of bad ones both true.
-        memories: Memories `[T, B, ...]` on which the actions were chosen.
+        memories: Memories `[T, B, ...]` on which the actions were chosen; () without.
         finite_observations: Whether only rewards can be bad; then a bad transition
             stays, as a truncated step that earned nothing.
 
@@ -643,15 +648,22 @@ def replaced(
         (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
     ]
 
-    def fill(x: Array) -> Array:
+    begins_anew = bad
+    if jax.tree.leaves(memories):
+        follows = sources[0][0].at[0].set(False)
+        sources, begins_anew = [(follows, -1, 0)], bad & follows
+
+    def fill(x: Array, last: Array) -> Array:
         shape = *bad.shape, *(1,) * (x.ndim - 2)
-        found = x
+        found = last
         for is_there, by, axis in reversed(sources):
             found = jnp.where(is_there.reshape(shape), jnp.roll(x, by, axis), found)
         return jnp.where(bad.reshape(shape), found, x)
 
-    cut = jnp.roll(bad.at[0].set(False), -1, 0)
-    filled, memories = jax.tree.map(fill, (transitions, memories))
+    cut = jnp.roll(begins_anew.at[0].set(False), -1, 0)
+    given = transitions, memories
+    otherwise = transitions._replace(next_obs=transitions.obs), memories
+    filled, memories = jax.tree.map(fill, given, otherwise)
     terminated = filled.terminated & ~filled.truncated
     truncated = (filled.truncated | cut | bad) & ~terminated
     return filled._replace(terminated=terminated, truncated=truncated), memories
