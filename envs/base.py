@@ -182,6 +182,18 @@ class Environment(Generic[StateT, ParamsT]):
         """
         return self.reset_env(key, self.default_params if params is None else params)
 
+    def reset_again(
+        self, key: Array, state: StateT, params: ParamsT
+    ) -> tuple[Obs, StateT]:
+        """Start another episode of an environment: as `reset`, unless something stays.
+
+        Args:
+            key: Random key, consumed.
+            state: State of an episode before, of which that is kept which stays.
+            params: The numbers.
+        """
+        return self.reset(key, params)
+
     def step(
         self, key: Array, state: StateT, action: Array, params: ParamsT | None = None
     ) -> AutoResetStep:

@@ -174,6 +174,13 @@ class Wrapper(Environment[Any, Any]):
         obs, inner, *rest = self.env.step(key, inner, action, numbers)
         return obs, state.replace(inner=inner), *rest  # type: ignore[return-value]
 
+    def _reset_with_the_same_numbers(
+        self, key: Array, state: Any, params: Any
+    ) -> tuple[Obs, Any]:
+        """Start an episode with the numbers of the one before; the key is consumed."""
+        obs, inner = self.env.reset_env(key, self.inner_params(state, params))
+        return obs, state.replace(inner=inner)
+
 
 @dataclasses.dataclass(unsafe_hash=True)
 class ObservationWrapper(Wrapper):

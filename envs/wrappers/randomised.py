@@ -132,6 +132,7 @@ class RandomisedOnce(Randomised):
     keeps_last_state: ClassVar[bool] = True  # type: ignore[assignment]
 
     step = Wrapper._step_with_the_same_numbers
+    reset_again = Wrapper._reset_with_the_same_numbers
 
 
 def distributions(params: Any) -> dict[str, Distribution]:
@@ -275,6 +276,7 @@ class RepeatedLevels(RandomLevels):
     steps_without_reset: ClassVar[bool] = False
 
     step = Wrapper._step_with_the_same_numbers
+    reset_again = Wrapper._reset_with_the_same_numbers
 
 
 def _as_array(number: Any) -> Array:

@@ -213,9 +213,12 @@ def play_episodes(
     """
     returns = np.zeros(envs.num_envs, np.float32)
     lengths = np.zeros(envs.num_envs, np.int32)
-    running, broken = np.ones(envs.num_envs, bool), np.zeros(envs.num_envs, bool)
     obs = envs.reset(seed)
+    running = np.array(jax.vmap(is_finite)(obs))  # A copy, to be written into.
+    broken = ~running
     for _ in range(max_steps):
+        if not running.any():
+            break
         action, memory = act(obs, memory)
         step = envs.step(action)
         returns += np.where(running, step.reward, np.float32(0))
@@ -224,8 +227,6 @@ def play_episodes(
         broken |= now_broken
         running &= ~(step.terminated | step.truncated)
         obs = step.obs
-        if not running.any():
-            break
     return {
         "episode_return": returns,
         "episode_length": lengths,

@@ -271,13 +271,11 @@ def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start
     return Start(finite, state, total)
 
 
-def _starter(
-    env: Environment, reset: Callable[..., Any]
-) -> Callable[[Array, PyTree], Start]:
-    """`(key, params) -> Start` of a `reset` or `reset_env` of the environment."""
+def _starter(env: Environment, reset: Callable[..., Any]) -> Callable[..., Start]:
+    """A `reset`, `reset_env` or `reset_again` that returns a `Start`."""
 
-    def start(key: Array, params: PyTree) -> Start:
-        obs, state = reset(key, params)
+    def start(*given: Any) -> Start:
+        obs, state = reset(*given)
         return start_of(obs, state, env.finite_observations)
 
     return start
@@ -291,7 +289,7 @@ def draw_pool(stepper: Stepper, key: Array) -> Start:
 
 
 def make_restarts(
-    stepper: Stepper, key_pool: Array, keys: Array
+    stepper: Stepper, states: PyTree, key_pool: Array, keys: Array
 ) -> tuple[PyTree, Callable[[PyTree], tuple[Array, Start]]]:
     """Draw where the episodes of a rollout restart, before it as far as that pays.
 
@@ -304,6 +302,7 @@ def make_restarts(
     rollout two episodes may share a start.
 
     Args:
+        states: States of the environments before the rollout.
         key_pool: Random key, consumed where there is a pool.
         keys: `[T, B]` random keys, consumed.
 
@@ -315,7 +314,8 @@ def make_restarts(
     env, params = stepper.env, stepper.params
     if env.resets_by_itself:
         keys_start = env_keys(key_pool, keys.shape[1:], stepper.axis_name)
-        fallback = jax.vmap(_starter(env, env.reset), (0, None))(keys_start, params)
+        again = jax.vmap(_starter(env, env.reset_again), (0, 0, None))
+        fallback = again(keys_start, states, params)
         return keys, lambda keys_t: (keys_t, fallback)
     reset = jax.vmap(_starter(env, env.reset_env), (0, None))
     split = keys, keys
@@ -465,24 +465,24 @@ class RolloutRandomness(NamedTuple):
 
 def draw_randomness(
     stepper: Stepper,
+    envs: EnvCarry,
     key: Array,
     num_steps: int,
-    num_envs: int,
     draw: Draw,
 ) -> RolloutRandomness:
     """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
     Args:
+        envs: The environments before these steps.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_envs: B, on this device.
         draw: `(key, (T, B)) -> noise` of the actions.
     """
     key_act, key_env, key_pool = several(key, 3)
-    shape, axis_name = (num_steps, num_envs), stepper.axis_name
+    shape, axis_name = (num_steps, *envs.episode_return.shape), stepper.axis_name
     noise = env_draw(draw, key_act, shape, axis_name)
     keys_env = env_keys(key_env, shape, axis_name)
-    inputs, restart = make_restarts(stepper, key_pool, keys_env)
+    inputs, restart = make_restarts(stepper, envs.state, key_pool, keys_env)
     return RolloutRandomness((noise, inputs), restart)
 
 
@@ -566,8 +566,7 @@ def collect(
         As `unroll`, but none of the transitions is bad; observations are as the
         environment gave them.
     """
-    num_envs = carry.episode_return.shape[0]
-    randomness = draw_randomness(stepper, key, num_steps, num_envs, player.draw)
+    randomness = draw_randomness(stepper, carry, key, num_steps, player.draw)
     played = unroll(stepper, carry, memory, player, randomness)
     return without_bad(played, stepper.env.finite_observations)
 
@@ -622,11 +621,16 @@ def replaced(
     place of the bad one takes the next step of its environment, which begins an
     episode; where that is bad too, the same step of an environment beside it, or the
     step before. It counts as an episode of one step. Where all of these are bad, an
-    episode of one step remains that earned nothing.
+    episode of one step remains that earned nothing and led nowhere.
+
+    With a memory a step can only stand where its episode begins, so that nothing but
+    the next step takes the place, and not in the first step of a rollout, whose memory
+    has not been cleared. Elsewhere the bad one stays, as a truncated step that earned
+    nothing and led nowhere, and the step before it is not cut.
 
     Args:
         transitions: `[T, B, ...]` transitions, flags of bad ones both true.
-        memories: Memories `[T, B, ...]` on which the actions were chosen.
+        memories: Memories `[T, B, ...]` on which the actions were chosen; () without.
         finite_observations: Whether only rewards can be bad; then a bad transition
             stays, as a truncated step that earned nothing.
 
@@ -644,15 +648,22 @@ def replaced(
         (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
     ]
 
-    def fill(x: Array) -> Array:
+    begins_anew = bad
+    if jax.tree.leaves(memories):
+        follows = sources[0][0].at[0].set(False)
+        sources, begins_anew = [(follows, -1, 0)], bad & follows
+
+    def fill(x: Array, last: Array) -> Array:
         shape = *bad.shape, *(1,) * (x.ndim - 2)
-        found = x
+        found = last
         for is_there, by, axis in reversed(sources):
             found = jnp.where(is_there.reshape(shape), jnp.roll(x, by, axis), found)
         return jnp.where(bad.reshape(shape), found, x)
 
-    cut = jnp.roll(bad.at[0].set(False), -1, 0)
-    filled, memories = jax.tree.map(fill, (transitions, memories))
+    cut = jnp.roll(begins_anew.at[0].set(False), -1, 0)
+    given = transitions, memories
+    otherwise = transitions._replace(next_obs=transitions.obs), memories
+    filled, memories = jax.tree.map(fill, given, otherwise)
     terminated = filled.terminated & ~filled.truncated
     truncated = (filled.truncated | cut | bad) & ~terminated
     return filled._replace(terminated=terminated, truncated=truncated), memories

@@ -90,9 +90,8 @@ def take_steps(steps: Steps, parts: Any, state: Any) -> tuple[Any, Metrics]:
     """
     config, stepper = parts.config, parts.stepper
     keys = update_keys(state, NUM_KEYS)
-    num_envs = state.envs.episode_return.shape[0]
     randomness = rollout.draw_randomness(
-        stepper, keys, config.num_steps, num_envs, steps.draw
+        stepper, state.envs, keys, config.num_steps, steps.draw
     )
 
     def body(carry: tuple[PyTree, rollout.EnvCarry], inputs: Any) -> Any:

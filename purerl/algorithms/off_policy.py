@@ -345,9 +345,9 @@ def run(
     keys = several(key, NUM_KEYS)
     randomness = rollout.draw_randomness(
         stepper,
+        experience.envs,
         keys[:3],
         rounds * config.round_steps,
-        num_envs,
         partial(draw_actions, hooks),
     )
     inputs = by_round(config, randomness.inputs)

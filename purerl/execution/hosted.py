@@ -355,6 +355,9 @@ def play_steps(
         step: Any = envs.step(action)
         returns = carry.episode_return + step.reward
         begins_badly = ~np.isfinite(returns)
+        running = np.flatnonzero(begins_badly & ~(step.terminated | step.truncated))
+        if len(running):
+            step = step._replace(obs=envs.restart(step.obs, running))
         terminated = step.terminated | begins_badly
         truncated = step.truncated | begins_badly
         transition = Transition(

@@ -204,14 +204,17 @@ def select(condition: Array, on_true: Any, on_false: Any) -> Any:
 def best_returns(done: Array, returns: Array) -> Array:
     """Return the highest return `[B]` of the episodes of a rollout.
 
-    Where no episode ended it is what the running one has earned by then.
+    Where no episode ended it is what the running one has earned by then: nothing, where
+    it begins after a bad transition.
 
     Args:
         done: `[T, B]` bool, where episodes ended.
-        returns: `[T, B]` sum of rewards of the episode so far, this step included.
+        returns: `[T, B]` sum of rewards of the episode so far, this step included; not
+            finite in a bad transition.
     """
     highest = jnp.where(done, returns, -jnp.inf).max(0)
-    return jnp.where(done.any(0), highest, returns[-1])
+    running = jnp.where(jnp.isfinite(returns[-1]), returns[-1], 0.0)
+    return jnp.where(done.any(0), highest, running)
 
 
 def positive_value_loss(advantage: Array) -> Array:

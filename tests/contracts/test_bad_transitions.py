@@ -208,14 +208,40 @@ def rollout(flags):
     ],
 )
 def test_others_take_the_place_of_bad_transitions(flags, taken, truncated):
+    check_replaced(flags, taken, truncated, remembers=False)
+
+
+@pytest.mark.parametrize(
+    "flags, taken, truncated",
+    [
+        # The next step begins an episode, as the one does whose place it takes.
+        ([[0, 0], [1, 0], [0, 0]], [[0, 1], [4, 3], [4, 5]], [[1, 0], [1, 0], [0, 0]]),
+        # The memory before a rollout is not cleared, and after its last step no episode
+        # begins in it: the step stays, and the one before goes on to it.
+        ([[1], [0]], [[-1], [1]], [[1], [0]]),
+        ([[0, 0], [0, 1]], [[0, 1], [2, -1]], [[0, 0], [0, 1]]),
+        ([[0], [1], [1], [0]], [[0], [-1], [3], [3]], [[0], [1], [1], [0]]),
+    ],
+)
+def test_with_a_memory_a_step_stands_only_where_its_episode_begins(
+    flags, taken, truncated
+):
+    check_replaced(flags, taken, truncated, remembers=True)
+
+
+def check_replaced(flags, taken, truncated, remembers):
     given = rollout(flags)
-    found, memories = replaced(given, given.obs)
+    given = given._replace(next_obs=given.obs + 100)
+    found, memories = replaced(given, given.obs if remembers else ())
     taken = np.asarray(taken, np.float32)
     pair = np.stack([taken, taken + 0.5], -1)
     for name in ("action", "log_prob", "reward"):
         np.testing.assert_array_equal(getattr(found, name), taken)
-    for array in (found.obs, found.next_obs, memories):
+    for array in (found.obs, *([memories] if remembers else [])):
         np.testing.assert_array_equal(array, pair)
+    # What stays has led nowhere.
+    led_to = np.where(taken[..., None] < 0, pair, pair + 100)
+    np.testing.assert_array_equal(found.next_obs, led_to)
     np.testing.assert_array_equal(found.truncated, np.asarray(truncated, bool))
     assert not found.terminated.any()
 

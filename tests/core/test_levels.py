@@ -121,6 +121,10 @@ def test_best_returns_are_of_episodes_that_ended_or_else_of_the_running_one():
     returns = jnp.array([[0.2, 1.0], [5.0, 3.0], [-1.0, 2.0]])
     # 5 is on the way; where nothing ended it is the return at the end.
     np.testing.assert_allclose(levels.best_returns(done, returns), [0.2, 2.0])
+    # A bad transition ends no episode, and the one after it has earned nothing.
+    broken = jnp.full((3, 2), 3.0).at[-1].set(jnp.array([jnp.inf, jnp.nan]))
+    found = levels.best_returns(jnp.zeros((3, 2), bool), broken)
+    np.testing.assert_array_equal(found, [0.0, 0.0])
 
 
 def test_among_places_that_are_equally_likely_the_lowest_score_goes():

@@ -1,5 +1,7 @@
 """Rollouts against a plain Python loop over the same environments and keys."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,10 @@ from scipy import stats
 
 from purerl import envs
 from purerl.acting import rollout
+from purerl.acting.environment import bind_params
 from purerl.acting.rollout import Stepper
+from purerl.envs.wrappers import RandomisedOnce, RepeatedLevels
+from purerl.randomisation import Uniform
 from tests.helpers import slow_but
 
 STEPS, ENVS = 30, 3
@@ -182,3 +187,29 @@ def test_over_rollouts_starts_have_the_environments_distribution(scheme):
     positions = start(jax.random.split(jax.random.key(0), 4000))
     counts = np.bincount(positions, minlength=4)
     assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Breaks(envs.Wrapper):
+    """An environment of which every third step breaks."""
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, *rest = self.env.step_env(key, state, action, params)
+        return obs, state, jnp.where(state.time == 3, jnp.nan, reward), *rest
+
+
+@pytest.mark.parametrize("kind", ["drawn", "level"])
+def test_what_an_environment_has_for_good_outlasts_a_bad_transition(kind):
+    if kind == "drawn":
+        env = RandomisedOnce(Breaks(envs.CartPole()))
+        params = bind_params(env, {"length": Uniform(0.1, 1.0)})
+    else:
+        env = RepeatedLevels(Breaks(envs.Maze(size=(5, 5))))
+        params = env.default_params
+    stepper = Stepper(env, params, "fresh", 1, None)
+    before, after, *_ = collect(stepper, jax.random.key(0), steps=7)
+    np.testing.assert_array_equal(after.bad, [2] * ENVS)
+    np.testing.assert_array_equal(after.state.time, [1] * ENVS)
+    one, other = (jax.tree.leaves(getattr(x.state, kind)) for x in (before, after))
+    for mine, same in zip(one, other, strict=True):
+        np.testing.assert_array_equal(mine, same)

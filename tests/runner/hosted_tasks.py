@@ -57,14 +57,14 @@ class Lanes(VectorEnv):
         self.carry = begin(init_keys(self.agent, 3)[self.begun_with])
         return jax.device_get(self.carry.obs), {}
 
-    def _drawn(self, update):
+    def _drawn(self, update, carry):
         keys = update_keys(Moment(self.agent, update), 3)
         return rollout.draw_randomness(
-            self.stepper, keys, self.steps, self.num_envs, lambda key, shape: ()
+            self.stepper, carry, keys, self.steps, lambda key, shape: ()
         )
 
     def _pure_step(self, update, number, carry, action):
-        drawn = self._drawn(update)
+        drawn = self._drawn(update, carry)
         now = jax.tree.map(lambda x: x[number], drawn.inputs[1])
         return rollout.step_envs(self.stepper, carry, action, *drawn.restart(now))
 

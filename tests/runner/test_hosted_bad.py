@@ -6,7 +6,9 @@ import pytest
 
 import purerl
 from purerl import envs
-from purerl.acting.rollout import is_finite
+from purerl.acting.evaluate import play_episodes
+from purerl.acting.rollout import EnvCarry, is_finite
+from purerl.execution.hosted import play_steps
 from tests.contracts.test_algorithms import small
 from tests.helpers import assert_same_bits, slow_but
 
@@ -71,6 +73,51 @@ def test_an_environment_that_breaks_is_started_anew(name):
         assert (result.evaluation["cut_episodes"] == 2).all()
         learnt.append((result.state.params, result.metrics))
     assert_same_bits(*learnt)
+
+
+class Blind(Brittle):
+    """An environment whose very first observation is none; episodes have four steps."""
+
+    begun = 0
+
+    def __init__(self):
+        super().__init__("nothing", 0.0)
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        Blind.begun += 1
+        return np.full_like(obs, np.nan if Blind.begun == 1 else 0), info
+
+    def step(self, action):
+        obs, reward, _, *rest = super().step(action)
+        return obs, reward, self.time == AT - 1, *rest
+
+
+def test_an_episode_that_begins_with_an_unknown_observation_is_started_anew():
+    gymnasium.register("purerl-test/Blind-v0", Blind, disable_env_checker=True)
+    env = envs.make("gymnasium/purerl-test/Blind-v0")
+    Blind.begun, started = 0, env.start(1)
+    assert np.isnan(started.reset(0)).all()
+    obs, none = np.zeros((1, 3), np.float32), np.zeros(1, np.int32)
+    carry = EnvCarry((), obs, np.full(1, np.nan, np.float32), none, none)
+
+    def act(number, obs, memory, done):
+        return np.zeros(1, np.int32), (), np.zeros(1, np.int32), memory
+
+    carry, _, (steps, _, running) = play_steps(started, act, carry, (), 6)
+    np.testing.assert_array_equal(steps.obs[:, 0, 0], [0, 0, 1, 2, 3, 0])
+    np.testing.assert_array_equal(steps.truncated[:, 0], [1, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(steps.terminated[:, 0], [1, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(running[0][1:, 0], [1, 2, 3, 4, 1])
+    assert carry.bad == 1
+
+    Blind.begun = 0
+    played = play_episodes(
+        env.start(2), lambda obs, memory: (np.zeros(2, np.int32), memory), (), 0, 10
+    )
+    np.testing.assert_array_equal(played["episode_return"], [0, AT - 1])
+    np.testing.assert_array_equal(played["episode_length"], [0, AT - 1])
+    assert played["cut_episodes"] == 1
 
 
 @pytest.mark.parametrize("mode", slow_but(["sync", "async"], "sync"))
