@@ -16,6 +16,7 @@ import numpy as np
 
 from .adapters.adapt import adapt
 from .base import Array, Environment, StepError, outcome, unpacked
+from .wrappers import Wrapper
 
 NUM_ENVS = 4
 TIME_LIMIT = 5
@@ -140,6 +141,19 @@ def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
         _check_time_limit(env, steps)
 
 
+def _check_counts(env: Environment, before: Any, after: Any) -> None:
+    """Refuse a traced step that returns the very time that it was given."""
+    while isinstance(env, Wrapper):
+        before, after = env.inner_state(before), env.inner_state(after)
+        env = env.env
+    if type(env).is_truncated is Environment.is_truncated:
+        require(
+            after.time is not before.time,
+            "step_env returns state.time as it was, so that no episode ever reaches "
+            "its time limit. Return time=state.time + 1.",
+        )
+
+
 def check_types(env: Environment, params: Any) -> None:
     """Refuse what reset and step return where it is not what training can take.
 
@@ -183,9 +197,10 @@ def _check_types(env: Environment, params: Any, exact: bool) -> None:
         return unpacked(env, env.reset(key, params), "reset", "obs, state")
 
     def taken(key: Array, state: Any, action: Any, params: Any) -> Any:
-        obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
+        obs, after, reward, *flags, _ = outcome(env, key, state, action, params)
         _check_outcome(reward, *flags, exact=exact)
-        return obs, state, obs
+        _check_counts(env, state, after)
+        return obs, after, obs
 
     def step(key: Array, state: Any, action: Any, params: Any) -> Any:
         result = env.step(key, state, action, params)

@@ -495,6 +495,14 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
     return dataclasses.replace(node, **{name: new})  # type: ignore[type-var]
 
 
+def _numbers_inside(part: Any, path: str) -> str:
+    """Say how the numbers of a part are overridden; nothing of what is no part."""
+    fields = dataclasses.fields(part) if is_part(part) else ()
+    names = [f.name for f in fields if f.metadata.get("pytree_node", True)]
+    paths = ", ".join(f"{path}.{name}" for name in names)
+    return f" Its numbers are overridden by name: {paths}." if paths else ""
+
+
 def _is_absence(field: dataclasses.Field, value: Any) -> bool:
     """Return whether a value is the `None` or the `auto` that a field may hold.
 
@@ -518,9 +526,10 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
     # What is called as a part is, but is none, gets the sentence of its own check.
     if (is_part(current) and not callable(value)) or (is_one and old != new):
         kind = "a number" if is_one else f"of the kind of {current!r}"
+        got = type(value).__name__ if is_concrete(value) else shown(value)
         raise ConfigError(
-            f"override {path!r} must be {kind}, got {type(value).__name__}."
-            f"{how_to_read(value)}"
+            f"override {path!r} must be {kind}, got {got}."
+            f"{how_to_read(value)}{_numbers_inside(current, path)}"
         )
     if old != new:
         return value  # Another kind of loss: its shapes are its own.

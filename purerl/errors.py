@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -45,6 +45,8 @@ def check_known(name: str, known: list[str], owner: str) -> None:
         return
     guess = near(str(name), known)
     hint = f" Did you mean {guess!r}?" if guess else ""
+    if str(name).lower() in ("seed", "seeds", "num_seeds", "n_seeds"):
+        hint = " Seeds belong to a call: purerl.run(config, seeds=4), or train(key)."
     raise UnknownFieldError(
         f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
     )
@@ -220,6 +222,23 @@ PEERS = {
 }
 
 
+def is_peer(name: str) -> bool:
+    """Return whether another library has a field of this name, in small letters."""
+    return any(name in theirs.split() for theirs in PEERS.values())
+
+
+def ours_of(name: str, known: Collection[str]) -> str:
+    """Return the first known field that another library's name stands for, or nothing.
+
+    Args:
+        name: The other library's name, in small letters.
+        known: Names that there are.
+    """
+    meant = [ours for ours, theirs in PEERS.items() if name in theirs.split()]
+    there = [ours for ours in meant if ours.split(" ")[0].split(".")[0] in known]
+    return there[0] if there else ""
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """Return what was meant by a name that is not among the known ones, or nothing.
 
@@ -232,10 +251,8 @@ def near(name: str, known: Iterable[str]) -> str:
     known, name = list(known), name.lower().replace("-", "_")
     if name in known:
         return name
-    meant = [ours for ours, theirs in PEERS.items() if name in theirs.split()]
-    if meant:  # Where there is none of these, what is spelt like it is something else.
-        there = [ours for ours in meant if ours.split(" ")[0].split(".")[0] in known]
-        return there[0] if there else ""
+    if is_peer(name):  # Where there is none of these, what is spelt like it is not it.
+        return ours_of(name, known)
     return next(iter(difflib.get_close_matches(name, known, n=1)), "")
 
 

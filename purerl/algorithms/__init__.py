@@ -1,6 +1,5 @@
 """The algorithms by name. Adding one is adding a row."""
 
-import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from purerl.algorithms import (
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
 from purerl.envs.base import Environment
+from purerl.errors import near
 from purerl.registry import ON_COMMAND_LINE, Table, loaded, qualified
 from purerl.types import Algorithm
 
@@ -136,8 +136,8 @@ def config_class(name: str) -> type[TrainConfig]:
         ConfigError: no such algorithm.
     """
     if not isinstance(name, str) or name not in ALGORITHMS:
-        guess = difflib.get_close_matches(str(name), list(ALGORITHMS), n=1)
-        hint = f" Did you mean {guess[0]!r}?" if guess else ""
+        guess = near(str(name), ALGORITHMS)
+        hint = f" Did you mean {guess!r}?" if guess else ""
         raise ConfigError(
             f"there is no algorithm {name!r}.{hint} "
             f"Algorithms: {', '.join(ALGORITHMS)}. purerl.algorithms.register adds "

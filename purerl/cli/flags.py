@@ -37,6 +37,7 @@ from purerl.config import (
     part_kind,
     validate_field,
 )
+from purerl.errors import ours_of
 from purerl.networks import modules
 from purerl.runner import options as tools
 
@@ -240,6 +241,8 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
         return str, serialise.part_text(value)
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
     kind: Any = kinds.get(str(field.type), field.type)
+    if kind == tuple[int, ...]:
+        kind = Annotated[kind, _SIZES]
     if isinstance(field.default, Auto):
         kind = kind | Literal["auto"]
     return kind, value
@@ -307,6 +310,19 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
     return parser.parse_known_args(argv)[0].value
 
 
+def _read_sizes(texts: list[str]) -> tuple[int, ...]:
+    """Several integers: 64 64, 64,64 or (64, 64)."""
+    words = re.split(r"[\s,()\[\]]+", " ".join(texts))
+    return tuple(_whole(word) for word in words if word)
+
+
+_SIZES = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="[INT [INT ...]]",
+    instance_from_str=_read_sizes,
+    is_instance=lambda value: isinstance(value, tuple),
+    str_from_instance=lambda value: [str(size) for size in value],
+)
 _REGISTRY = ConstructorRegistry()
 
 
@@ -316,21 +332,43 @@ def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     if kind.type is not int:
         return None
 
-    def read(texts: list[str]) -> int:
-        with contextlib.suppress(ValueError):
-            return int(texts[0])
-        with contextlib.suppress(ValueError):
-            if float(texts[0]).is_integer():
-                return int(float(texts[0]))
-        raise ValueError(f"{texts[0]!r} is no whole number, such as 1000000 or 1e6")
-
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="INT",
-        instance_from_str=read,
+        instance_from_str=lambda texts: _whole(texts[0]),
         is_instance=lambda value: type(value) is int,
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def _whole(text: str) -> int:
+    """The integer that a text writes: 1000000, 1_000_000 or 1e6."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        if float(text).is_integer():
+            return int(float(text))
+    raise ValueError(f"{text!r} is no whole number, such as 1000000 or 1e6")
+
+
+def _check_peers(cls: type, words: Sequence[str]) -> None:
+    """Refuse flags that have another name in another library, with ours.
+
+    Args:
+        cls: The dataclass of the flags.
+        words: What was given, without values, and with dashes.
+
+    Raises:
+        ConfigError: with the name that is meant.
+    """
+    groups = get_type_hints(cls).values() if hasattr(cls, "__groups__") else [cls]
+    known = {field.name for group in groups for field in dataclasses.fields(group)}
+    for word in words:
+        name = word.removeprefix("--").replace("-", "_").lower()
+        ours = ours_of(name, known) if name not in known else ""
+        if ours and word.startswith("--"):
+            flag = f"--{ours.replace('_', '-')}" if ours.isidentifier() else ours
+            raise ConfigError(f"there is no flag {word}; it is called {flag} here.")
 
 
 def parse(cls: type, argv: Sequence[str], command: str) -> Any:
@@ -348,6 +386,7 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     if any(not word.strip() or re.fullmatch(r"--[\w-]+=", word) for word in argv):
         # As a path it would be the working directory.
         raise ConfigError("a value is empty; give one, or leave its flag out.")
+    _check_peers(cls, given)
     about = inspect.cleandoc(cls.__doc__ or "").partition("\n\nArgs:")[0]
     with warnings.catch_warnings():
         # One wrapper may stand for a tuple of them, and parts are texts to tyro.

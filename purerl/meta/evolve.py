@@ -257,7 +257,7 @@ class EvolutionLoop:
             f"{setup.settings['strategy']['name']} over "
             f"{text.with_noun(self.optimiser.genome.size, 'number')} of "
             f"{', '.join(setup.settings['evolve'])}: {asked.population:,} members x "
-            f"{asked.rollouts:,} rollouts in {', '.join(setup.names)}, "
+            f"{text.with_noun(asked.rollouts, 'rollout')} in {', '.join(setup.names)}, "
             f"{text.format_count(setup.steps)} steps a generation"
         )
 

@@ -274,9 +274,17 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
 
     Raises:
         ConfigError: a part is missing that the policy sees, or has another shape than
-            the space says.
+            the space says, or another number of observations than the other parts.
     """
     check_shape("the observation", space, obs)
+    leads = _leads(space, obs)
+    odd = [pair for pair in leads if pair[0] != leads[0][0]]
+    if odd:
+        (one, here), (other, there) = leads[0], odd[0]
+        raise ConfigError(
+            "the parts of the observation must have the same axes of a batch, got "
+            f"{one} of {here} and {other} of {there}."
+        )
     parts = getattr(space, "spaces", None)
     if not (isinstance(parts, Mapping) and isinstance(obs, Mapping)):
         return obs
@@ -290,14 +298,27 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
         )
     if not missing:
         return obs
+    lead = leads[0][0]
     shapes = jax.eval_shape(space.sample, jax.random.key(0))
-    one, of_one = (jax.tree.leaves(x[seen[0]])[0] for x in (obs, shapes))
-    lead = one.shape[: one.ndim - len(of_one.shape)]
     zeros = {
         key: jax.tree.map(lambda x: jnp.zeros((*lead, *x.shape), x.dtype), shapes[key])
         for key in missing
     }
     return {**obs, **zeros}
+
+
+def _leads(space: Any, obs: Any, where: str = "") -> list[tuple[tuple[int, ...], str]]:
+    """The axes of a batch of each array that there is, and the name of its part."""
+    if not hasattr(space, "spaces"):
+        shape = np.shape(obs)
+        return [(shape[: len(shape) - len(space.shape)], where)]
+    known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
+    pairs = [(key, part) for key, part in _items(space) if key in known]
+    return [
+        lead
+        for key, part in pairs
+        for lead in _leads(part, known[key], f"{where}.{key}".lstrip("."))
+    ]
 
 
 def check_shape(what: str, space: Any, obs: Any) -> None:

@@ -27,6 +27,7 @@ from purerl.report.folder import look
 from purerl.report.playing import can_render
 from purerl.report.shown import Shown
 from purerl.report.statistics import heading_of
+from purerl.runner.arguments import seeds_named
 from purerl.runner.result import RunResult
 from purerl.runner.rows import WORTHLESS
 from purerl.search.drive import Finished
@@ -194,9 +195,10 @@ def study_sections(result: TuneResult) -> Sections:
     found = plots.study_figures(result.rows, result.importance, result.space.drawn())
     fresh = ""
     if result.holdout is not None:
-        first, last = result.holdout.seeds[0], result.holdout.seeds[-1]
-        words = f"Seeds {first} to {last}, which no trial was trained with; the "
-        words += f"difference is taken seed by seed. {result.holdout.note}"
+        words = (
+            f"{seeds_named(result.holdout.seeds).capitalize()}, which no trial was "
+            f"trained with; the difference is taken seed by seed. {result.holdout.note}"
+        )
         fresh = html.note(words) + html.table(*result.holdout.headings_and_rows())
     return {
         "Trials": html.table(*result.headings_and_rows()),

@@ -11,6 +11,7 @@ import numpy as np
 
 from purerl import schedules
 from purerl.config import ConfigError
+from purerl.execution.format import with_noun
 from purerl.learning.small_networks import signed_log
 from purerl.losses import ClipDrift, DPODrift, SquaredError
 from purerl.optimisers import LearnedOptimiser
@@ -229,7 +230,7 @@ def study_history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
     style.finish(axes, "", "trial", "score, mean over seeds")
     axes.locator_params(axis="x", integer=True)
     style.legend_below(axes.figure, axes, 4, ax=ax)
-    return style.picture([axes], f"{len(rows)} trials", ax)
+    return style.picture([axes], with_noun(len(rows), "trial"), ax)
 
 
 def study_importance(shares: Mapping[str, float], ax: "Axes | None" = None) -> Picture:

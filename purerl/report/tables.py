@@ -14,6 +14,7 @@ from purerl.report import statistics
 from purerl.report.plots import env_of
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.report.sweep_data import Scores, env_name, label, read_scores, short
+from purerl.runner.arguments import seeds_named
 from purerl.runner.result import RunResult
 from purerl.space.axes import in_words
 from purerl.tuning.result import Holdout, TuneResult, count_of
@@ -217,7 +218,7 @@ def trials_table(result: TuneResult, most: int = TOP) -> Table:
 
 def holdout_table(holdout: Holdout) -> Table:
     """Return a table of a study's best and default on fresh seeds."""
-    title = f"on fresh seeds {holdout.seeds[0]} to {holdout.seeds[-1]}"
+    title = f"on fresh {seeds_named(holdout.seeds)}"
     return table(title, *holdout.headings_and_rows(), caption=holdout.note)
 
 
@@ -280,7 +281,7 @@ def rung_rows(dataset: "xr.Dataset") -> tuple[list[str], list[list[int]]]:
     for bracket in np.unique(brackets):
         mine = trained[:, brackets == bracket]
         rows.append([int(bracket), *(int((mine >= u).sum()) for u in updates)])
-    return ["bracket", *(f"{u:,} updates" for u in updates)], rows
+    return ["bracket", *(with_noun(u, "update") for u in updates)], rows
 
 
 def _writer(*values: Any) -> Callable[[Any], str]:

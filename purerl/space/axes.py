@@ -149,11 +149,16 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
         axis, str | set | frozenset
     )
     if not is_listed:
+        example = [axis]
+        if isinstance(axis, str):
+            example = _literals(axis)
+        elif isinstance(axis, set | frozenset):
+            example = sorted(axis, key=str)
         raise ConfigError(
             f"the axis {name!r} must be a list of values, got {axis!r}; for example "
-            f"[{axis!r}]."
+            f"{example!r}."
         )
-    values = [_of_file(name, plain(value)) for value in axis]
+    values = [_of_text(name, plain(value)) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
     known: dict[str, Any] = {}
@@ -169,11 +174,18 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     return values
 
 
-def _of_file(name: str, value: Any) -> Any:
-    """Return the part that a file holds, which may change; other values as they are."""
-    kind = part_kind(name) if isinstance(value, str) else None
-    is_file = kind is not None and value.strip().endswith(serialise.SUFFIXES)
-    return serialise.parse_part(value, kind or "") if is_file else value
+def _of_text(name: str, value: Any) -> Any:
+    """Return what a text stands for, as on the command line; other values as they are.
+
+    That is a number, a tuple, or the part that a file holds, which may change. Other
+    text stays text, see `read_value`.
+    """
+    if not isinstance(value, str):
+        return value
+    kind = part_kind(name)
+    if kind is not None and value.strip().endswith(serialise.SUFFIXES):
+        return serialise.parse_part(value, kind)
+    return literal(value.strip())
 
 
 _KINDS = {"uniform": Uniform, "loguniform": LogUniform, "choice": Choice}
@@ -361,11 +373,12 @@ def expand(
         )
     if design == "random":
         return _random(axes, num_points, seed)
-    if num_points is not None:
-        raise ConfigError(
-            f"num_points belongs to a random design, got {num_points} with {design}; "
-            "leave it out, or set design='random'."
-        )
+    for name, given in (("num_points", num_points), ("design_seed", seed or None)):
+        if given is not None:
+            raise ConfigError(
+                f"{name} belongs to a random design, got {given!r} with {design}; "
+                "leave it out, or set design='random'."
+            )
     values = {}
     for name, axis in axes.items():
         if hasattr(axis, "draw"):

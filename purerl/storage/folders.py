@@ -451,6 +451,8 @@ def load(folder: Path) -> Spec:
     try:
         if not folder.exists():
             raise ConfigError(f"there is no folder {folder}.")
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is a file; give the folder of a run.")
         if not path.exists():
             raise ConfigError(f"there is no run in {folder} (no {MANIFEST}).")
     except OSError as error:  # The path is too long, or the folder is somebody's own.

@@ -7,6 +7,7 @@ be cut in any way.
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -306,10 +307,24 @@ def plan_lines(
         f"{text.format_bytes(plan.memory_limit * workers)}; about "
         f"{text.format_duration(plan.seconds())} of training{compiled}"
     )
-    for group in (planned.group for planned in plan.groups):
+    lines += notes_of([planned.group for planned in plan.groups])
+    return "\n".join(lines)
+
+
+def notes_of(groups: Sequence[Group]) -> list[str]:
+    """Return what a person should know of groups, and of which unless it is all."""
+    said: dict[str, list[str]] = {}
+    for group in groups:
         ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
-        lines += [evaluations(group.bound), *notes(group.bound, ends)]
-    return "\n".join(dict.fromkeys(lines))
+        lines = evaluations(group.bound), *notes(group.bound, ends)
+        for line in dict.fromkeys(lines):
+            said.setdefault(line, []).append(group_label(group))
+    found = []
+    for line, (first, *others) in said.items():
+        more = f" and {text.with_noun(len(others), 'more group')}" if others else ""
+        is_of_all = len(others) + 1 == len(groups)
+        found.append(line if is_of_all else f"{first}{more}: {line}")
+    return found
 
 
 def group_label(group: Group) -> str:

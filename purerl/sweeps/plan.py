@@ -37,7 +37,7 @@ from purerl.execution.programs import (
     segment_length,
 )
 from purerl.precision import as_here, in_32_bits
-from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.arguments import as_switch, check_seeds, num_seeds
 from purerl.runner.options import (
     FIXED,
     Segmented,
@@ -90,6 +90,7 @@ class SweepOptions(Segmented):
     keep_states: bool = option(
         False,
         "Keep the trained agents too.",
+        check=as_switch,
         keep=FIXED,
     )
 

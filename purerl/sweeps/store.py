@@ -20,6 +20,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.execution.format import with_noun
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, open_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
@@ -72,7 +73,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     known, wanted = map(_texts, (stored, new))
     if not found and known != wanted:
         found.append(
-            f"{len(known)} points there and {len(wanted)} here "
+            f"{with_noun(len(known), 'point')} there and {len(wanted)} here "
             f"({len({*wanted} - {*known})} new, {len({*known} - {*wanted})} left out)"
         )
     before, groups = stored["groups"], new["groups"]

@@ -209,8 +209,8 @@ class StudyLoop:
         if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
             return results.read_holdout(stored)
         self.reporter.info(
-            f"training trial {best.number} and the default with {len(seeds)} fresh "
-            "seeds"
+            f"training trial {best.number} and the default with "
+            f"{with_noun(len(seeds), 'fresh seed')}"
         )
         # By programs of the lanes and segments of the study, as one batch.
         points = [self.space.point(best.params), self.space.default_point()]

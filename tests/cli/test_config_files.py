@@ -130,3 +130,9 @@ def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
     assert f"{flag} is given twice; give one with all its" in capsys.readouterr().err
     assert main(["train", "--dry-run", flag, "length={a: 1, a: 2}"]) == 2
     assert "cannot read the value of 'length={a: 1, a: 2}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["16,8", "16 8", "(16, 8)", "[16,8]"])
+def test_sizes_are_written_as_in_the_shell_or_in_python(text):
+    words = ["--hidden-sizes", *text.split(" ")]
+    assert flags.parse(parser(PPOConfig()), words, "train").hidden_sizes == (16, 8)

@@ -51,6 +51,12 @@ class FourValues(CartPole):
         return super().step_env(key, state, action, params)[:4]
 
 
+class Forgets(CartPole):
+    def step_env(self, key, state, action, params):
+        obs, new, *rest = super().step_env(key, state, action, params)
+        return obs, new.replace(time=state.time), *rest
+
+
 def train(env):
     purerl.run(tiny_config(env=env), progress=False)
 
@@ -61,6 +67,8 @@ def train(env):
         (NoLimit(), "NoLimitParams has no max_steps_in_episode, .* is_truncated"),
         (NeverEnds(), "returns terminated as a Python bool"),
         (FourValues(), "step_env returns 4 values, expected obs"),
+        (Forgets(), "returns state.time as it was, so that no episode ever"),
+        (envs.wrap(Forgets(), ("ScaleReward(2.0)",)), "returns state.time as it was"),
     ],
 )
 @pytest.mark.parametrize("act", [train, envs.check])

@@ -122,6 +122,7 @@ BAD_OVERRIDES = [
     ("learning_rate", None, "override 'learning_rate' must be"),
     ("optimiser", None, "override 'optimiser' must be"),
     ("learning_rate", jnp.array([1e-3, 1e-4]), r"learning_rate.*\(2,\).*jax.vmap"),
+    ("policy_loss", 0.1, r"got float\. .* by name: policy_loss\.clip_eps\."),
     ("policy_loss.clip", 0.1, "ClipDrift.*Did you mean 'clip_eps'"),
     ("env_params.lenght", 0.1, "lenght.*Did you mean 'length'"),
     ("policy_loss", losses.SquaredError(), "policy_loss must be a loss of 2 arrays"),
@@ -137,7 +138,12 @@ def test_a_wrong_override_is_named(name, value, words):
 
 
 LIMITS = {"env_params.max_steps_in_episode": jnp.array([3, 4])}
+CLIPS = {"policy_loss": jnp.array([0.1, 0.2])}
 BAD_CALLS = {
+    "vmapped clips": (
+        lambda _: jax.vmap(make(), (None, 0))(KEY, CLIPS),
+        r"policy_loss.*got a traced value of shape \(\)\..*policy_loss.clip_eps",
+    ),
     "replace": (lambda _: PPO().replace(num_env=3), "PPOConfig.*mean 'num_envs'"),
     "algorithm": (lambda _: from_dict({"algorithm": "pppo"}), "pppo.* mean 'ppo'"),
     "no algorithm": (lambda _: make(purerl.config.TrainConfig), "TrainConfig.*import"),

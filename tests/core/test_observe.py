@@ -186,6 +186,7 @@ MISSHAPEN = [
     (Box(-1, 1, (4,)), [[1.0, 2.0], [3.0]], "got list"),
     (Box(-1, 1, (4,)), {"a": np.zeros(4)}, "got dict"),
     (PARTS, {"a": np.zeros((5, 3)), "b": np.zeros(5, int)}, r"at 'a'.*\(5, 3\)"),
+    (PARTS, {"a": np.zeros((5, 4)), "b": np.zeros(4, int)}, r"\(5,\) of a and \(4,\)"),
 ]
 
 

@@ -9,7 +9,7 @@ from purerl.randomisation import LogUniform, Uniform
 from purerl.space.axes import expand
 from purerl.sweeps import groups as grouping
 from purerl.sweeps.groups import group_points, member_id
-from purerl.sweeps.loop import group_label
+from purerl.sweeps.loop import group_label, notes_of
 from tests.helpers import assert_same_bits, ordered, tiny_config
 
 from .conftest import outline_of
@@ -208,3 +208,12 @@ def test_a_number_is_checked_by_the_field_of_its_own_algorithm():
             group_points(config, [{"algorithm": "ppo", "learning_rate": 0.5}, *some])
     own = [{"algorithm": "ppo", "learning_rate": rate} for rate in (0.5, 2.0)]
     assert [g.points for g in group_points(config, own)] == [(0, 1)]
+
+
+def test_notes_say_of_which_groups_they_are():
+    axes = {"env": ["CartPole-v1", "Acrobot-v1", "Pendulum-v1"]}
+    one, two = notes_of(groups_of(axes, tiny_config(num_evaluations=0)))[1:]
+    assert one.startswith("env=CartPole-v1 and 1 more group: auto: normalize_obs")
+    assert two.startswith("env=Pendulum-v1: auto: normalize_observations=True")
+    same = notes_of(groups_of({"num_envs": [2, 4]}, tiny_config(num_evaluations=0)))
+    assert [line.partition(":")[0] for line in same] == ["no evaluations", "auto"]
