@@ -222,11 +222,6 @@ PEERS = {
 }
 
 
-def is_peer(name: str) -> bool:
-    """Return whether another library has a field of this name, in small letters."""
-    return any(name in theirs.split() for theirs in PEERS.values())
-
-
 def ours_of(name: str, known: Collection[str]) -> str:
     """Return the first known field that another library's name stands for, or nothing.
 
@@ -251,7 +246,8 @@ def near(name: str, known: Iterable[str]) -> str:
     known, name = list(known), name.lower().replace("-", "_")
     if name in known:
         return name
-    if is_peer(name):  # Where there is none of these, what is spelt like it is not it.
+    if any(name in theirs.split() for theirs in PEERS.values()):
+        # Where there is none of ours, what is spelt like it is something else.
         return ours_of(name, known)
     return next(iter(difflib.get_close_matches(name, known, n=1)), "")
 
