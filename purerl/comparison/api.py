@@ -498,7 +498,10 @@ class _Recorder:
 
     def result(self) -> np.ndarray:
         """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
-        sums = np.add.reduceat(self.totals[0].curve, self.edges[:-1], axis=1)
+        first = self.totals[0]
+        is_over = np.arange(first.num_updates) >= first.ends[:, None]
+        curve = np.where(is_over, np.nan, first.curve)
+        sums = np.add.reduceat(curve, self.edges[:-1], axis=1)
         measures = [total.result() for total in self.totals]
         both = [np.stack(measures, 1), sums / np.diff(self.edges)]
         return np.concatenate(both, 1, dtype=np.float32)

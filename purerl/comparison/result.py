@@ -74,6 +74,7 @@ class Trained(NamedTuple):
             number that was not finite.
         curve: The mean return of the episodes that ended in each piece of the run,
             `[S, T]`; the last one before where none did, and at first the first one.
+            NaN from the piece on in which the run met a number that was not finite.
         steps: Environment steps at the end of the pieces, `[T]`.
     """
 
@@ -281,14 +282,19 @@ class Comparison(Shown):
             for name, where in places.items():
                 # [N, S, E]: one group of runs per setting, one task per environment.
                 raw = np.moveaxis(values[where], 0, -1).astype(float)
-                floors, base = self._lowest[where], self.settings.index(self.baseline)
+                floors = self._lowest_of(measure)[where]
+                base = self.settings.index(self.baseline)
                 found = rows_of(raw, floors, self.settings, base)
                 rows += [Row(name, measure, *row) for row in found]
         return tuple(rows)
 
-    @cached_property
-    def _lowest(self) -> np.ndarray:
-        """The lowest return on the way of a run that did not fail, `[E]`."""
+    def _lowest_of(self, measure: str) -> np.ndarray:
+        """The lowest score on the way of a run that did not fail, `[E]`.
+
+        NaN of an own metric, which is no return.
+        """
+        if measure not in WORDS:
+            return np.full(len(self.environments), np.nan)
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
         returns = zip(self.curves.values(), np.any(failed, axis=0), strict=True)
         return np.array([statistics.lowest_of(*both) for both in returns])
@@ -317,7 +323,7 @@ class Comparison(Shown):
         """
         statistics.check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
-        worst = statistics.worst_of(raw, self._lowest)
+        worst = statistics.worst_of(raw, self._lowest_of(measure))
         filled = np.where(np.isnan(raw), worst, raw)
         least = read_numbers("low", low, self.environments)
         most = read_numbers("high", high, self.environments)

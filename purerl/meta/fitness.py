@@ -52,7 +52,8 @@ class Accumulator:
 
     Attributes:
         curve: The values of the curves so far, `[N, U]`; 0 before an episode has ended.
-        failed: Whether a number of the run was not finite, `[N]` bool.
+        ends: The first update `[N]` with a number that was not finite; U of a run that
+            has none.
     """
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
@@ -61,7 +62,12 @@ class Accumulator:
         self.curve = np.zeros((num_runs, num_updates))
         self._is_known = np.zeros(num_runs, bool)
         self.evaluated = np.full(num_runs, np.nan)
-        self.failed = np.zeros(num_runs, bool)
+        self.ends = np.full(num_runs, num_updates)
+
+    @property
+    def failed(self) -> np.ndarray:
+        """Whether a number of the run was not finite, `[N]` bool."""
+        return self.ends < self.num_updates
 
     def add(self, segment: curves.Segment) -> float:
         """Take a segment; at most one slot of evaluations is filled in a run.
@@ -70,7 +76,8 @@ class Accumulator:
             The mean over runs of the curve's last value, for a person.
         """
         first, returns = segment.first, segment.metrics["episode_return"]
-        self.failed |= curves.first_bad_update(segment.metrics) >= 0
+        bad = curves.first_bad_update(segment.metrics)
+        self.ends = np.where(bad < 0, self.ends, np.minimum(self.ends, first + bad))
         known = segment.metrics["episodes"] > 0
         # The first episode's return counts for the updates before its end.
         start = first_known(returns, known)

@@ -18,8 +18,10 @@ from purerl.comparison.result import (
     clear_of_zero,
 )
 from purerl.config import ConfigError
+from purerl.execution.curves import Segment
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import statistics
+from purerl.train import Plan
 from tests.comparison.small import CONFIG, FAST, SEEDS, SMALL
 from tests.report.synthetic import printed
 
@@ -122,6 +124,35 @@ def test_a_failed_run_counts_as_the_worst_score_of_its_environment():
     lost = make([[[np.nan] * 3, [np.nan] * 3]])
     assert np.isnan(lost.row("a", "final_return", "other").mean)
     assert lost.row("a", "final_return", "other").failed == 3
+
+
+def test_of_an_own_metric_a_failed_run_is_worth_no_return():
+    returns, shares = [-200.0, -200.0, np.nan], [0.4, 0.5, np.nan]
+    found = make([[[-200.0] * 3, returns]])
+    for name, values in (("base", [0.6] * 3), ("other", shares)):
+        found.found["a", name].measures["entropy"] = np.array(values)
+    found.measures = ("final_return", "entropy")
+    found.curves["a"][0, 0, 0] = -1500.0
+    assert found.row("a", "final_return", "other").mean == pytest.approx(-1900 / 3)
+    assert found.row("a", "entropy", "other").mean == pytest.approx(1.3 / 3)
+    scores = found.normalised("entropy", low=0.4, high=0.6)
+    np.testing.assert_allclose(scores["other"][:, 0], [0.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("cut", [4, 1])
+def test_the_curve_of_a_run_that_fails_ends_there(cut):
+    """In two pieces of two updates; the second run fails in the third one."""
+    recorder = api._Recorder(("training_curve",), 2, Plan(4, 1, (), 1))
+    recorder.edges = np.array([0, 2, 4])
+    returns = np.array([[1.0, 3.0, 5.0, 7.0]] * 2, np.float32)
+    losses = np.array([[0.0] * 4, [0.0, 0.0, np.nan, 0.0]], np.float32)
+    every = {"episodes": np.ones((2, 4), int), "episode_return": returns}
+    every |= {"env_steps": np.ones((2, 4), int), "policy_loss": losses}
+    for first in range(0, 4, cut):
+        part = {name: values[:, first : first + cut] for name, values in every.items()}
+        recorder.add(Segment(first, cut, part, {}))
+    expected = [[4.0, 2.0, 6.0], [np.nan, 2.0, np.nan]]  # score, and curve
+    np.testing.assert_array_equal(recorder.result(), expected)
 
 
 def test_all_environments_are_in_units_of_the_baseline():
