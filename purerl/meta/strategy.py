@@ -99,7 +99,7 @@ class Strategy:
     beta2: float = dynamic(0.999, "Adam's decay of the mean square.", DECAY)
     eps: float = dynamic(1e-8, "Number that Adam adds to the root.", POSITIVE)
     shaping: str = static("auto", "How fitness is shaped.", one_of(*SHAPINGS))
-    antithetic: bool = True
+    antithetic: bool = static(True, "Whether Open-ES draws pairs around the mean.")
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from purerl.report.drawing import (
     write_film,
 )
 from purerl.report.folder import read_result
-from purerl.runner.arguments import as_seed, seeds_named, split_seed
+from purerl.runner.arguments import as_seed, as_switch, seeds_named, split_seed
 from purerl.runner.result import Best, RunResult, load_run, mean_return
 from purerl.runner.rows import diverged_words
 from purerl.scale.devices import as_count, required
@@ -117,6 +117,8 @@ def evaluate(
             environment that has no use for an option.
     """
     required("episodes", episodes)
+    deterministic = as_switch("deterministic", deterministic)
+    gymnasium = as_switch("gymnasium", gymnasium)
     episode_seed = as_seed("episode_seed", episode_seed)
     saved = read_agents(what, state, seed)
     config, env = saved.config, bind(saved.config, on_host=True, trains=False).env

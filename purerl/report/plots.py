@@ -615,7 +615,8 @@ def heat_map(
     table = mean_table(scores, y, x)
     rest = [short(name) for name in scores.names if name not in (x, y)]
     how = f"\nand over {', '.join(rest)}" if rest else ""
-    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
+    final = _final(metric)
+    title = f"{env_name(dataset)}: {final}, mean over seeds{how}"
     # A title is written over the cells and the colour bar, and takes no room itself.
     least = 1.2 + 0.085 * max(map(len, title.split("\n")))
     width = min(12.0, max(2.6 + 0.85 * table.shape[1], least))
@@ -636,7 +637,7 @@ def heat_map(
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
     style.finish(axes, "", short(x), short(y))
     axes.grid(visible=False)
-    style.colour_bar(image, [axes], "final score", pad=0.02)
+    style.colour_bar(image, [axes], final, pad=0.02)
     return style.picture([axes], title, ax)
 
 
@@ -684,12 +685,12 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE, ax: Any = None) -> Pic
     if not scores.names:
         raise ConfigError("the dataset has no axis left; draw its curves or seeds.")
     scores.check_one_task()
-    panels = style.panel_grid(len(scores.names), ax, sharey=True)
+    panels, final = style.panel_grid(len(scores.names), ax, sharey=True), _final(metric)
     for axes, name in zip(panels, scores.names, strict=True):
         axis = Axis.of(point[name] for point in scores.points)
         (_draw_dots if scores.grid is None else _draw_slice)(axes, axis, scores, name)
-        style.finish(axes, x=short(name), y="final score" if axes is panels[0] else "")
-    what = "final score, IQM over seeds"
+        style.finish(axes, x=short(name), y=final if axes is panels[0] else "")
+    what = f"{final}, IQM over seeds"
     if scores.grid is None:
         what = f"{with_noun(int(scores.is_begun.sum()), 'configuration')}, mean and "
         what += f"range of {with_noun(scores.scores.shape[1], 'seed')}\nbest: "
@@ -745,9 +746,15 @@ def seed_scores(
     scores = read_scores(dataset, metric)
     heading, common, lines = choose_lines(scores, by)
     groups = {name: scores.scores[place] for name, place in lines}
-    title = f"{env_name(dataset)}: final score of every seed"
+    final = _final(metric)
+    title = f"{env_name(dataset)}: {final} of every seed"
     title += f" ({common})" * bool(common)
-    return score_groups(groups, title=title, heading=heading, ax=ax)
+    return score_groups(groups, title=title, heading=heading, score=final, ax=ax)
+
+
+def _final(metric: str) -> str:
+    """What a picture calls the last value of a metric."""
+    return f"final {'score' if metric in RETURNS else metric.replace('_', ' ')}"
 
 
 def score_groups(
@@ -755,6 +762,7 @@ def score_groups(
     *,
     title: str = "",
     heading: str = "",
+    score: str = "final score",
     ax: "Axes | None" = None,
 ) -> Picture:
     """Draw scores of named groups, over their means with intervals or ranges.
@@ -765,6 +773,7 @@ def score_groups(
         groups: Scores `[S]` by the name of the group.
         title: Title of the picture.
         heading: The heading of the names: what they are values of.
+        score: What the scores are.
         ax: Axes to draw into.
     """
     names = []
@@ -784,6 +793,6 @@ def score_groups(
         axes.plot(known, places, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    style.finish(axes, "", "final score", heading)
+    style.finish(axes, "", score, heading)
     axes.grid(visible=False, axis="y")
     return style.picture([axes], title, ax)

@@ -197,7 +197,7 @@ def draw_counts(known: np.ndarray, resamples: int, seed: int) -> Iterator[Counts
         known: Whether each run has a score, `[S, M]`; in each task, those that have one
             come first.
         resamples: Number of resamples.
-        seed: Seed of the
+        seed: Seed of the resamples.
     """
     sizes = known.sum(0).astype(int)
     streams = [np.random.default_rng([seed, task]) for task in range(len(sizes))]
@@ -484,7 +484,7 @@ def estimates(
         target: Target of the optimality gap.
         confidence: Confidence level of the intervals.
         resamples: Number of resamples of the bootstrap.
-        seed: Seed of the
+        seed: Seed of the resamples.
 
     Returns:
         An `Estimate` by name.
@@ -539,7 +539,7 @@ def probability_of_improvement(
         nan: The policy for runs without a score; the worst is that of both.
         confidence: Confidence level of the interval.
         resamples: Number of resamples of the bootstrap, which draws runs of X and of Y.
-        seed: Seed of the
+        seed: Seed of the resamples.
 
     Raises:
         ConfigError: see `estimates`; different numbers of tasks.
@@ -576,7 +576,7 @@ def performance_profile(
         nan: The policy for runs without a score.
         confidence: Confidence level of the intervals, each threshold by itself.
         resamples: Number of resamples of the bootstrap.
-        seed: Seed of the
+        seed: Seed of the resamples.
 
     Returns:
         Arrays `[K]`.
@@ -647,7 +647,7 @@ def curve(
             has are NaN.
         confidence: Confidence level of the interval at each point.
         resamples: Number of resamples of the bootstrap; all points share them.
-        seed: Seed of the
+        seed: Seed of the resamples.
 
     Returns:
         Arrays `[T]`. Where a curve has intervals, points of too few known runs have no

@@ -40,7 +40,7 @@ def table(
     Args:
         title: What stands over it.
         headings: Heading of each column.
-        rows: Cells of each row; None is an empty one.
+        rows: Cells of each row; None is an empty one, NaN a dash.
         caption: What stands under it.
         mean: Cells of a last row, under a line.
         styles: Style of some rows, by their numbers.
@@ -49,12 +49,16 @@ def table(
     for name in headings:
         found.add_column(name, justify="right", overflow="fold")
     for number, row in enumerate(rows):
-        cells = ("" if cell is None else label(cell) for cell in row)
-        found.add_row(*cells, style=styles.get(number, ""))
+        found.add_row(*map(_cell, row), style=styles.get(number, ""))
     if mean:
         found.add_section()
         found.add_row(*mean)
     return found
+
+
+def _cell(value: Any) -> str:
+    is_unknown = isinstance(value, float) and not np.isfinite(value)
+    return "" if value is None else "-" if is_unknown else label(value)
 
 
 def agents_of(

@@ -178,13 +178,14 @@ class Options:
         values = vars(self)
         if "config" in values:
             check_call(f"purerl.{self.tool}", values["config"])
-        for name, about in options_of(type(self)).items():
-            if about.check is not None:
-                value = about.check(name, getattr(self, name))
-                object.__setattr__(self, name, value)
-        if "extend" in values:
-            if as_switch("extend", values["extend"]) and self.out is None:
-                raise ConfigError("extend=True goes on with what a folder holds: out=.")
+        known = options_of(type(self))
+        for field in dataclasses.fields(self):
+            check = known[field.name].check if field.name in known else None
+            if check := as_switch if field.type is bool else check:
+                value = check(field.name, values[field.name])
+                object.__setattr__(self, field.name, value)
+        if values.get("extend") and self.out is None:
+            raise ConfigError("extend=True goes on with what a folder holds: out=.")
 
     @property
     def folder(self) -> Any:

@@ -152,7 +152,8 @@ class RunResult(Shown):
             rows = self.evaluation or self.metrics
             if name in rows:
                 last = np.asarray(rows[name], float)[:, -1]
-                columns[name] = last.mean(-1) if last.ndim > 1 else last
+                last = last.mean(-1) if last.ndim > 1 else last
+                columns[name] = np.where(self.diverged_at < 0, last, np.nan)
         return {**columns, "diverged_at": self.diverged_at}
 
     def best(self) -> Best:

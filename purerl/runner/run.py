@@ -267,7 +267,6 @@ class RunOptions(Saved):
         "rate, follows the longer run from there on.",
         kind=int | None,
         absent=None,
-        check=as_switch,
     )
     start: str | Path | Start | None = option(
         None,
@@ -295,9 +294,7 @@ class RunOptions(Saved):
         3, "Number of newest checkpoints to keep.", check=required
     )
     data_parallel: bool = option(
-        False,
-        "Spread each agent's environments over all devices.",
-        check=as_switch,
+        False, "Spread each agent's environments over all devices."
     )
 
     def __post_init__(self) -> None:

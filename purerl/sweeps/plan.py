@@ -37,7 +37,7 @@ from purerl.execution.programs import (
     segment_length,
 )
 from purerl.precision import as_here, in_32_bits
-from purerl.runner.arguments import as_switch, check_seeds, num_seeds
+from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import (
     FIXED,
     Segmented,
@@ -87,12 +87,7 @@ class SweepOptions(Segmented):
         "Train the points and seeds that the sweep in the folder has not.",
     )
     memory_limit: str | float | None = memory_limit_option()
-    keep_states: bool = option(
-        False,
-        "Keep the trained agents too.",
-        check=as_switch,
-        keep=FIXED,
-    )
+    keep_states: bool = option(False, "Keep the trained agents too.", keep=FIXED)
 
 
 NOT_KNOWN = MemoryModel(0.0, 0.0, 0.0)

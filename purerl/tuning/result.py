@@ -225,8 +225,8 @@ class TuneResult(Shown):
         row = self.best_row
         if row is None:
             raise ConfigError("no trial of the study is complete yet.")
-        config = self.space.config_at(self.space.point(row.params))
-        return Best(dict(row.params), float(row.score or 0.0), config)
+        point = self.space.point(row.params)
+        return Best(point, float(row.score or 0.0), self.space.config_at(point))
 
 
 def count_of(rows: Sequence[Row]) -> str:

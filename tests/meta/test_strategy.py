@@ -190,6 +190,7 @@ def test_sigma_is_the_first_populations_spread():
         ("open-es(sigma=0.1", "cannot read the strategy"),
         ("open-es(sigma=0.005, sigma_decay=0.99)", r"sigma_limit \(0.01\).* got 0.005"),
         ("open-es(learning_rate=None)", "Open-ES needs a learning_rate"),
+        ("open-es(antithetic='no')", "antithetic must be True or False, got 'no'"),
         ("cma-es(c_mean='x')", "c_mean must be a number, got 'x'"),
         # Of these a strategy of seven members cannot be made.
         ("open-es", "refuses population=7.*even"),

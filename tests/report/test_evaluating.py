@@ -172,6 +172,7 @@ def test_other_numbers_of_the_environment_are_played_with(run):
     ("given", "options", "words"),
     [
         ("run", {"episodes": 0}, "episodes must be a positive"),
+        ("run", {"deterministic": "False"}, "deterministic must be True or False"),
         ("run", {"seed": 4}, "got 4; the run has seeds 3, 5"),
         ("run", {"state": 1}, "state goes with a config"),
         ("curves", {}, "without its states"),

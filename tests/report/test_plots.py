@@ -142,6 +142,15 @@ def test_seeds_and_their_losses(grid):
     assert any("lost" in text and text.startswith("0.01") for text in texts(figure))
 
 
+@pytest.mark.parametrize("draw", [plots.heat_map, plots.slices, plots.seed_scores])
+def test_pictures_of_last_values_say_of_which_metric(grid, draw):
+    data = grid.assign(policy_loss=grid["episode_return"])
+    for metric, words in (("episode_return", "score"), ("policy_loss", "policy loss")):
+        figure, _ = draw(data, metric=metric)
+        said = [text for text in texts(figure) if "final " in text]
+        assert len(said) >= 2 and all(f"final {words}" in text for text in said)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

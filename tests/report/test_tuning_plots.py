@@ -5,9 +5,10 @@ import pytest
 
 import purerl
 from purerl.report import search_plots as plots
-from purerl.report import style
+from purerl.report import style, tables
 from purerl.tuning.result import Row, TuneResult
 from purerl.tuning.space import Space
+from tests.report.synthetic import printed
 
 SCORES = [3.0, 1.0, None, 5.0, 4.0, None, 2.0]
 STATES = ["complete"] * 2 + ["pruned"] + ["complete"] * 2 + ["diverged", "complete"]
@@ -37,6 +38,18 @@ def result(space):
         rows.append(Row(number, state, score, params, seeds, 1, curve, not number, ""))
     shares = {"learning_rate": 0.25, "gamma": 0.65, "hidden_sizes": 0.1}
     return TuneResult(space, tuple(rows), None, shares, True, {}, None)
+
+
+def test_the_best_trial_has_values_and_a_trial_without_a_score_a_dash(result):
+    best = result.best()
+    assert best.point == {
+        "learning_rate": 8e-4,
+        "gamma": 0.93,
+        "hidden_sizes": (64, 64),
+    }
+    assert best.config == purerl.PPOConfig(**best.point)
+    text = printed(tables.trials_table(result))
+    assert "nan" not in text and "pruned" in text
 
 
 def lines(axes):

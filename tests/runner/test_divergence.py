@@ -143,6 +143,10 @@ def test_a_run_marks_who_has_diverged_as_a_sweep_does(some_lost):
     assert swept.to_dataframe()["diverged_at"].tolist() == found.tolist()
     assert (some_lost.diverged_at >= 0).tolist() == [False, False, False, True]
     np.testing.assert_array_equal(some_lost.scores(), swept.scores().values[0])
+    for name in ("episode_return", "episode_length"):
+        table, of_sweep = (x.to_dataframe()[name] for x in (some_lost, swept))
+        np.testing.assert_array_equal(table, of_sweep)
+        assert np.isnan(table).tolist() == [False, False, False, True]
 
 
 def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):

@@ -162,6 +162,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_p
         ({"resume": "runs/first"}, "resume must be True or False"),
         ({"extend": 4096}, "extend must be True or False, got 4096"),
         ({"data_parallel": 2}, "data_parallel must be True or False, got 2"),
+        ({"progress": "False"}, "progress must be True or False, got 'False'"),
     ],
 )
 def test_bad_options_are_refused(tiny, options, fragment):
