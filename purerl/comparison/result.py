@@ -231,7 +231,7 @@ class Comparison(Shown):
     def curves(self) -> dict[str, np.ndarray]:
         """Mean returns in each piece of the run by environment, `[N, S, T]`.
 
-        NaN after the last piece of a run that has fewer than others.
+        NaN after a run has failed, and after the last piece of one that has fewer.
         """
         found = self._all(lambda trained: trained.curve)
         return dict(zip(self.environments, found, strict=True))

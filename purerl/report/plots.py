@@ -39,6 +39,7 @@ from purerl.report.sweep_data import (
     curve_metric,
     env_name,
     label,
+    labels,
     metric_name,
     read_scores,
     rows,
@@ -463,17 +464,19 @@ def choose_lines(
         common = [
             f"{short(n)}={label(points[0][n])}" for n in scores.names if n not in differ
         ]
+        columns = [labels(point[name] for point in points) for name in differ]
         lines = [
-            (", ".join(label(scores.points[p][name]) for name in differ), p)
-            for p in ranking
+            (", ".join(column[place] for column in columns), p)
+            for place, p in enumerate(ranking)
         ]
         return ", ".join(map(short, differ)), ", ".join(common), lines
     check_known(by, list(scores.names), "the sweep")
     if by != ENV:
         scores.check_one_task()
     means = scores.means
-    groups = scores.by_value(by).items()
-    lines = [(label(v), max(group, key=lambda p: means[p])) for v, group in groups]
+    groups = scores.by_value(by)
+    tops = [max(group, key=lambda p: means[p]) for group in groups.values()]
+    lines = list(zip(labels(groups), tops, strict=True))
     if len(lines) > most:
         # An environment may have no score yet.
         winner = np.nanargmax([means[p] for _, p in lines])

@@ -19,7 +19,7 @@ import numpy as np
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.format import with_noun
-from purerl.report.sweep_data import in_order, is_log, is_number, label
+from purerl.report.sweep_data import in_order, is_log, is_number, label, labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -374,7 +374,7 @@ class Axis(NamedTuple):
         if not self.names:
             return
         # Parts are told apart by their classes alone, where these differ.
-        words = [n if isinstance(n, str) else label(n) for n in self.names]
+        words = labels(self.names)
         texts = [word.partition("(")[0] for word in words]
         texts = words if len(set(texts)) < len(texts) else texts
         texts = [t if len(t) <= LONGEST else f"{t[: LONGEST - 1]}…" for t in texts]

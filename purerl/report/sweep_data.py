@@ -7,6 +7,7 @@ values by axis and a score per seed.
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -319,7 +320,24 @@ def is_log(values: Sequence[Any]) -> bool:
     return len(numbers) == 2 or bool(middle < _CROWDED)
 
 
-def label(value: Any) -> str:
+def labels(values: Iterable[Any]) -> list[str]:
+    """Return a label for each value, with as many digits as tell them apart."""
+    values, names = list(values), list[str]()
+    for digits in range(3, 18):
+        names = [label(value, digits) for value in values]
+        if len(set(names)) == len(set(values)):
+            break
+    return names
+
+
+def significant(number: float, digits: int) -> int:
+    """Return how many digits to write: more just below 1, as of 0.9995, a discount."""
+    if not 0.9 <= abs(number) < 1.0:
+        return digits
+    return max(digits, digits - 2 - math.floor(math.log10(1.0 - abs(number))))
+
+
+def label(value: Any, digits: int = 3) -> str:
     """Return a value in a few characters: `3e-4`, `0.95`, `64-64`."""
     if not is_number(value):
         return str(value)
@@ -327,10 +345,12 @@ def label(value: Any) -> str:
     if isinstance(value, int | np.integer) and abs(number) < 1e6:
         return f"{int(value):,}"
     if number and np.isfinite(number) and not 1e-2 <= abs(number) < 1e5:
-        short = {"precision": 2, "unique": False, "trim": "-", "exp_digits": 1}
+        short = {"precision": digits - 1, "unique": False, "trim": "-", "exp_digits": 1}
         text = np.format_float_scientific(number, **short)
         return text.replace("+", "").replace(".e", "e")
-    return f"{number:.3g}" if abs(number) < 1e3 else f"{number:,.0f}"
+    if abs(number) < 1e3:
+        return f"{number:.{significant(number, digits)}g}"
+    return f"{number:,.{max(0, digits - 4)}f}"
 
 
 def short(name: str) -> str:

@@ -23,6 +23,7 @@ from purerl import serialise
 from purerl.config import ConfigError, part_kind
 from purerl.envs.base import is_env
 from purerl.networks import modules
+from purerl.report.sweep_data import significant
 from purerl.runner.arguments import as_seed
 from purerl.runner.options import Repeated, option
 from purerl.scale.devices import required
@@ -287,7 +288,9 @@ def variable_of(metric: str, taken: Container[str]) -> str:
 def in_words(value: Any) -> str:
     """Return a value's label as tables show it, a fraction to four digits."""
     name = label(value)
-    return f"{name:.4g}" if isinstance(name, float) else str(name)
+    if isinstance(name, float):
+        return f"{name:.{significant(name, 4)}g}"
+    return str(name)
 
 
 def in_a_line(point: Mapping[str, Any]) -> str:

@@ -12,8 +12,9 @@ from purerl.report import page, plots, statistics, style, tables
 from purerl.report.html import write_page
 from purerl.report.plots import comparison_figure, is_followed
 from purerl.report.sweep_data import by_environment, read_scores
+from purerl.space.axes import in_a_line
 from tests.report import synthetic
-from tests.report.synthetic import AXES
+from tests.report.synthetic import AXES, printed
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,26 @@ def test_dots_of_a_random_design_have_a_star_on_the_best(random):
     assert star.get_ydata()[0] == scores.means[best]
     assert figure.axes[0].get_xscale() == "log"
     assert figure.axes[1].get_xscale() == "linear"
+
+
+def test_settings_of_nearly_equal_values_have_names_of_their_own():
+    """Discounts are told apart just below 1; others by as many digits as it takes."""
+    few = synthetic.grid().isel(learning_rate=range(4), entropy_coef=1, hidden_sizes=0)
+    for values, names in (
+        ([0.99, 0.999, 0.9995, 0.9999], ["0.99", "0.999", "0.9995", "0.9999"]),
+        ([3e-4, 3.001e-4, 1e-3, 0.01], ["3e-4", "3.001e-4", "1e-3", "0.01"]),
+        ([1.0, 2.0, 2e6, 2_000_001], ["1", "2", "2e6", "2.000001e6"]),
+    ):
+        data = few.assign_coords(learning_rate=values)
+        for by in (None, "learning_rate"):
+            _, _, lines = plots.choose_lines(read_scores(data), by)
+            found = {values[p]: name for name, p in lines}
+            assert found == dict(zip(values, names, strict=True))
+        assert len(plots.seed_scores(data).axes.get_yticklabels()) == 4
+    data = few.assign_coords(learning_rate=[0.99, 0.999, 0.9995, 0.9999])
+    table = printed(tables.best_table(data))
+    assert " 0.9995 " in table and " 1 " not in table
+    assert in_a_line({"gamma": 0.99995, "rate": 1.23456e-4}).startswith("gamma=0.99995")
 
 
 def test_seeds_and_their_losses(grid):
