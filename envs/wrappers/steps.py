@@ -14,6 +14,13 @@ from ..spaces import zeros
 from .base import MASK, Wrapper, WrapperState, check_number
 
 
+def _check_no_mask(wrapper: Wrapper) -> None:
+    """Refuse to repeat actions that are not always valid."""
+    if MASK in getattr(wrapper.env.observation_space(), "spaces", ()):
+        who, env = type(wrapper).__name__, wrapper.env.name
+        raise ValueError(f"{who}: the action before may be invalid in {env}.")
+
+
 @dataclasses.dataclass(unsafe_hash=True)
 class ActionRepeat(Wrapper):
     """A wrapper that takes every action n times and adds up the rewards.
@@ -23,7 +30,7 @@ class ActionRepeat(Wrapper):
     counts its steps, of which an agent decides every n-th.
 
     Attributes:
-        env: The environment inside.
+        env: The environment inside, all of whose actions are always valid.
         n: Number of steps for which an action is taken.
     """
 
@@ -31,7 +38,8 @@ class ActionRepeat(Wrapper):
     adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
-        """Refuse anything but a whole number of at least 1."""
+        """Refuse a mask of actions, and anything but a whole number of at least 1."""
+        _check_no_mask(self)
         self.n = whole_number("ActionRepeat: n", self.n, least=1)
 
     @property
@@ -97,10 +105,7 @@ class StickyActions(Wrapper):
 
     def check(self) -> None:
         """Refuse an environment in which the action before may be invalid."""
-        if MASK in getattr(self.env.observation_space(), "spaces", ()):
-            raise ValueError(
-                f"StickyActions: the action before may be invalid in {self.env.name}."
-            )
+        _check_no_mask(self)
 
     def numbers(self) -> dict[str, float]:
         """Return `sticky_probability`."""
