@@ -338,14 +338,16 @@ def outcome(
 
 def is_env(value: Any) -> bool:
     """Return whether a value is an environment, and not a class of them."""
-    has_both = hasattr(value, "step") and hasattr(value, "reset")
-    return has_both and not isinstance(value, type)
+    return _steps(value) and not isinstance(value, type)
 
 
 def is_env_class(value: Any) -> bool:
     """Return whether a value is a class of environments."""
-    has_both = hasattr(value, "step") and hasattr(value, "reset")
-    return has_both and isinstance(value, type)
+    return _steps(value) and isinstance(value, type)
+
+
+def _steps(value: Any) -> bool:
+    return hasattr(value, "step") and hasattr(value, "reset")
 
 
 def select_tree(condition: Array, on_true: Any, on_false: Any) -> Any:
