@@ -35,7 +35,6 @@ class ActionRepeat(Wrapper):
     """
 
     n: int = 4
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse a mask of actions, and anything but a whole number of at least 1."""
@@ -101,7 +100,6 @@ class StickyActions(Wrapper):
 
     probability: float = 0.25
     has_state: ClassVar[bool] = True
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse an environment in which the action before may be invalid."""
@@ -175,7 +173,6 @@ class RewardWrapper(Wrapper):
     the rewards of the game, and `shaped_return` those that it was paid.
     """
 
-    adds_to_observations: ClassVar[bool] = False
     shapes_rewards: ClassVar[bool] = True  # type: ignore[assignment]
 
     @property
@@ -279,7 +276,6 @@ class TerminalLimit(Wrapper):
         env: The environment inside.
     """
 
-    adds_to_observations: ClassVar[bool] = False
     terminal_limit: ClassVar[bool] = True  # type: ignore[assignment]
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:

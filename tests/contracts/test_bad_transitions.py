@@ -71,9 +71,9 @@ def registered():
         yield
 
 
-def make_train(name):
-    around = ("RandomLevels",) if name == "plr" else ()
-    return purerl.make_train(small(name, env_wrappers=("Breaks", *around)))
+def make_train(name, *around, **changes):
+    around = ("RandomLevels",) if name == "plr" else around
+    return purerl.make_train(small(name, env_wrappers=("Breaks", *around), **changes))
 
 
 def overrides(numbers):
@@ -177,15 +177,17 @@ def test_an_episode_that_begins_with_a_bad_observation_is_cut_at_once(name, trai
 
 
 @pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "dqn"])
-def test_of_finite_observations_a_reward_alone_is_bad(name, trained, monkeypatch):
-    """And nothing changes where no number is bad."""
-    unknown, _ = trained(name)
-    monkeypatch.setattr(Breaks, "finite_observations", True)
-    known, key = jax.jit(make_train(name)), jax.random.fold_in(KEY, 1)
+def test_of_whole_observations_a_reward_alone_is_bad(name):
+    """And they train as the same numbers that are floats."""
+    whole, floats = (
+        jax.jit(make_train(name, *flat, env="Catch-bsuite", env_kwargs={}))
+        for flat in ((), ("FlattenObservation",))
+    )
     # Another program rounds differently.
-    found = known(key, overrides(NEVER))
-    assert_close(learnt(found), learnt(unknown), rtol=1e-3, atol=1e-5)
-    result = known(key, overrides(NEVER | {"at": AT}))
+    found, same = (train(KEY, overrides(NEVER)) for train in (whole, floats))
+    assert found.state.envs.obs.dtype == jnp.int32
+    assert_close(learnt(found), learnt(same), rtol=1e-3, atol=1e-5)
+    result = whole(KEY, overrides(NEVER | {"at": AT}))
     assert int(result.metrics["bad_transitions"][-1]) == expected(name)
     assert bool(is_finite(result.state))
     assert bool((result.evaluation["episode_length"] == AT - 1).all())
@@ -254,6 +256,13 @@ def check_replaced(flags, taken, truncated, remembers):
     np.testing.assert_array_equal(found.next_obs, led_to)
     np.testing.assert_array_equal(found.truncated, np.asarray(truncated, bool))
     assert not found.terminated.any()
+
+
+def test_between_whole_observations_a_bad_step_stays_and_is_cut():
+    given = rollout([[0, 0], [1, 0], [0, 0]])
+    given = given._replace(obs=given.obs.astype(int), next_obs=given.obs.astype(int))
+    found, _ = replaced(given)
+    assert_same_bits(found, given._replace(terminated=jnp.zeros((3, 2), bool)))
 
 
 def test_a_termination_that_takes_the_place_of_a_bad_one_stays_one():
