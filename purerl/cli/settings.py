@@ -27,7 +27,8 @@ def compile_cache_dir() -> Path | None:
     given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     if given:
         return Path(given)
-    if os.environ.get("PURERL_COMPILE_CACHE", "").lower() in ("off", "0", "no"):
+    switch = os.environ.get("PURERL_COMPILE_CACHE", "")
+    if switch.lower() in ("off", "0", "no", "false"):
         return None
     base = cache_base()
     return None if base is None else base / "purerl" / f"xla-{_processor()}"

@@ -56,6 +56,8 @@ def test_a_user_without_a_home_has_no_cache_but_the_given_one(monkeypatch):
     assert settings.compile_cache_dir() is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/given")
     assert str(settings.compile_cache_dir()).startswith("/given/purerl/xla-")
+    monkeypatch.setenv("PURERL_COMPILE_CACHE", "False")
+    assert settings.compile_cache_dir() is None
 
 
 @pytest.mark.slow
