@@ -167,9 +167,12 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
     """
     if is_vector_torso(config, shape, "critic"):
         return None
-    # Parts are put side by side, and the dense layers that follow are the critic's own.
-    sizes = None if observe.is_shape(shape) else ()
-    return torso_of(config, shape, "critic", sizes)
+    if observe.is_shape(shape):
+        return torso_of(config, shape, "critic")
+    # Parts are put side by side, and the layers that follow are the critic's own.
+    if chosen_torso(config, "critic") == "simba":
+        config = config.replace(critic="mlp")
+    return torso_of(config, shape, "critic", ())
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
