@@ -34,7 +34,7 @@ from purerl.algorithms import checks, on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError, config_dataclass, dynamic, static
-from purerl.envs.base import Environment
+from purerl.envs.base import Environment, select_tree
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.fields import FRACTION, POSITIVE, one_of
 from purerl.keys import update_keys
@@ -169,7 +169,7 @@ def step(agent: Agent, state: OnPolicyState) -> tuple[OnPolicyState, Metrics]:
     )
     if not config.learn_on_new:
         learned = (after.params, after.opt_state)
-        params, opt_state = levels.select(
+        params, opt_state = select_tree(
             chosen.is_replay, learned, (before.params, before.opt_state)
         )
         after = after._replace(params=params, opt_state=opt_state)
@@ -179,7 +179,7 @@ def step(agent: Agent, state: OnPolicyState) -> tuple[OnPolicyState, Metrics]:
     offered = levels.insert(
         buffer, chosen.levels, results, state.update, *_numbers(config)
     )
-    buffer = levels.select(chosen.is_replay, again, offered)
+    buffer = select_tree(chosen.is_replay, again, offered)
     metrics |= {
         "replayed": chosen.is_replay.astype(jnp.float32),
         "level_score": results.score.mean(),
@@ -211,7 +211,7 @@ def choose(agent: Agent, state: OnPolicyState, keys: Array) -> Chosen:
         levels.take(buffer, places),
         new,
     )
-    return Chosen(is_replay, places, levels.select(is_replay, old, new))
+    return Chosen(is_replay, places, select_tree(is_replay, old, new))
 
 
 def begin(

@@ -14,11 +14,12 @@ episodes. The scores are those of Jiang et al. (2021, arXiv:2110.02439).
 Axes: `K` places of the buffer, `B` levels played in an update, `T` steps.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from purerl.envs.base import select_tree
 from purerl.types import Array, PyTree
 
 Number = Array | float
@@ -185,20 +186,9 @@ def insert(
             played=buffer.played.at[place].set(now),
             size=buffer.size + has_room,
         )
-        return select(is_kept, written, buffer), None
+        return select_tree(is_kept, written, buffer), None
 
     return jax.lax.scan(offer, buffer, (levels, results))[0]
-
-
-def select(condition: Array, on_true: Any, on_false: Any) -> Any:
-    """Choose between two pytrees by one boolean `[]`.
-
-    Args:
-        condition: `[]` bool, which of the two is taken.
-        on_true: Pytree that is returned where the condition holds.
-        on_false: Pytree of the same structure.
-    """
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), on_true, on_false)
 
 
 def best_returns(done: Array, returns: Array) -> Array:
