@@ -208,13 +208,13 @@ def means(samples: dict[str, Array]) -> dict[str, Array]:
     Every reduction is a kernel of its own, or several, in each gradient step.
 
     Args:
-        samples: Name -> `[N]`; a truth value counts as 0 or 1.
+        samples: Name -> `[..., N]`; a truth value counts as 0 or 1.
 
     Returns:
-        Name -> float32 `[]`.
+        Name -> float32 `[...]`.
     """
     rows = jnp.stack([x.astype(jnp.float32) for x in samples.values()])
-    return dict(zip(samples, rows.mean(axis=1), strict=True))
+    return dict(zip(samples, rows.mean(axis=-1), strict=True))
 
 
 def pmean(tree: PyTree, axis_name: str | None) -> PyTree:
