@@ -182,13 +182,13 @@ def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
     return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp", "simba")
 
 
-def stream_size(config: Any) -> int:
+def stream_sizes(config: Any) -> tuple[int, ...]:
     """Return the units of a dueling stream: those of the last layer before it."""
     chosen = chosen_torso(config, "critic")
     if isinstance(chosen, str) and chosen in ("nature", "impala"):
         published = {"nature": networks.Nature, "impala": networks.Impala}
-        return published[chosen].dense_size
-    return config.hidden_sizes[-1]
+        return (published[chosen].dense_size,)
+    return config.hidden_sizes[-1:]
 
 
 def dense_layers(config: Any, sizes: tuple[int, ...], **options: Any) -> networks.MLP:
