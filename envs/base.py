@@ -95,8 +95,6 @@ class Environment(Generic[StateT, ParamsT]):
             step spends one random split less.
         steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
-        finite_observations: Whether observations hold nothing but finite numbers, such
-            as pictures of zeros and ones: training then does not look at them.
         terminal_limit: Whether the time limit is meant to terminate an episode, as
             where `TerminalLimit` is around it: the time that is left is the task's.
         on_host: Whether it has no pure functions and is stepped from Python, as
@@ -110,7 +108,6 @@ class Environment(Generic[StateT, ParamsT]):
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
-    finite_observations: ClassVar[bool] = False
     terminal_limit: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     shapes_rewards: ClassVar[bool] = False
@@ -338,14 +335,16 @@ def outcome(
 
 def is_env(value: Any) -> bool:
     """Return whether a value is an environment, and not a class of them."""
-    has_both = hasattr(value, "step") and hasattr(value, "reset")
-    return has_both and not isinstance(value, type)
+    return _steps(value) and not isinstance(value, type)
 
 
 def is_env_class(value: Any) -> bool:
     """Return whether a value is a class of environments."""
-    has_both = hasattr(value, "step") and hasattr(value, "reset")
-    return has_both and isinstance(value, type)
+    return _steps(value) and isinstance(value, type)
+
+
+def _steps(value: Any) -> bool:
+    return hasattr(value, "step") and hasattr(value, "reset")
 
 
 def select_tree(condition: Array, on_true: Any, on_false: Any) -> Any:

@@ -167,9 +167,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         height, width = self.size
         if self.observation == "cells":
             return Box(EMPTY, GOAL, (height * width,))
-        if self.observation == "planes":
-            return Box(0.0, 1.0, (height, width, 3))
-        return Box(0.0, 1.0, (4,))
+        return Box(0.0, 1.0, (height, width, 3))
 
     def optimum(self) -> DoorsOptimum:
         """Compute what the shortest path achieves from every start.

@@ -229,7 +229,8 @@ class MultiDiscrete(_Choices):
             ValueError: `nvec` is empty, or holds what is no positive whole number.
         """
         sizes = np.asarray(nvec)
-        if sizes.dtype.kind not in "iu" or sizes.ndim == 0 or np.any(sizes < 1):
+        is_whole = sizes.dtype.kind in "iu" and sizes.ndim and sizes.size
+        if not is_whole or np.any(sizes < 1):
             raise ValueError(f"nvec must be positive whole numbers, got {nvec!r}.")
         self.nvec = self._sizes = sizes.astype(np.int32)
         self.shape = sizes.shape

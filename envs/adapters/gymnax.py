@@ -6,6 +6,7 @@ import gymnax
 from gymnax.environments.environment import Environment as _GymnaxBase
 
 from ..base import Array, Obs, Step
+from ..spaces import Box, Space
 from .adapted import Adapted, as_members, scalar
 
 
@@ -41,10 +42,12 @@ class GymnaxEnvironment(Adapted):
                 f"not ({error})."
             ) from None
 
-    @property
-    def finite_observations(self) -> bool:  # type: ignore[override]
-        """True of MinAtar, whose pictures are truth values cast to float32."""
-        return type(self.wrapped).__module__.startswith("gymnax.environments.minatar.")
+    def observation_space(self, params: Any = None) -> Space:
+        """Return gymnax's space; of MinAtar truth values, which its games hold."""
+        space = super().observation_space(params)
+        module = type(self.wrapped).__module__
+        is_minatar = module.startswith("gymnax.environments.minatar.")
+        return Box(0, 1, space.shape, bool) if is_minatar else space
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""

@@ -33,8 +33,8 @@ class HostStep(NamedTuple):
         reward: Reward of the step, float32.
         terminated: The episode ended by itself.
         truncated: The episode was cut; true with `terminated` where the step is bad:
-            its reward or observation was not finite. Its reward is 0 then, and its
-            `next_obs` that of the next episode.
+            its reward or observation was not finite. Its reward is 0 then, and a
+            `next_obs` that was not finite is that of the next episode.
     """
 
     obs: Any
@@ -153,12 +153,13 @@ class HostEnvs(abc.ABC):
         reward, terminated = np.array(reward, np.float32), np.array(terminated, bool)
         # If an environment says both, the episode terminated.
         truncated = np.array(truncated, bool) & ~terminated
-        bad = ~(finite_rows(next_obs, self.num_envs) & np.isfinite(reward))
+        is_finite = finite_rows(next_obs, self.num_envs)
+        bad = ~(is_finite & np.isfinite(reward))
         if bad.any():
             running = np.flatnonzero(bad & ~(terminated | truncated))
             if len(running):
                 obs = self.restart(obs, running)
-            rows = np.flatnonzero(bad)
+            rows = np.flatnonzero(~is_finite)
             first = jax.tree.map(lambda x: x[rows], obs)
             next_obs = with_rows(next_obs, rows, first)
             reward[bad], terminated[bad], truncated[bad] = 0, True, True

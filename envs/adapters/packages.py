@@ -114,7 +114,7 @@ def main_name() -> str:
     return name if is_it and name.replace(".", "").isidentifier() else "__main__"
 
 
-def object_at(field: str, path: str, example: str = "lab.envs:PointMass") -> Any:
+def object_at(field: str, path: str, example: str = "mypackage.parts:Mine") -> Any:
     """Return what has an import path, in a module that has been imported.
 
     Args:

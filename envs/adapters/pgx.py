@@ -28,8 +28,6 @@ class PgxEnvironment(Suite):
         wrapped: Environment object of Pgx.
     """
 
-    finite_observations = True
-
     def __init__(self, pgx_name: str, **options: Any) -> None:
         """Make the game.
 

@@ -51,13 +51,10 @@ class Wrapper(Environment[Any, Any]):
         env: The environment inside.
         has_state: Whether the state is a `WrapperState`, not that of the environment
             inside.
-        adds_to_observations: Whether observations may hold other numbers than those of
-            the environment inside, which then may be not finite.
     """
 
     env: Environment[Any, Any]
     has_state: ClassVar[bool] = False
-    adds_to_observations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the environment inside, and then what a subclass asks of it.
@@ -109,11 +106,6 @@ class Wrapper(Environment[Any, Any]):
     has_picture = _of_the_inside("has_picture")
     has_levels = _of_the_inside("has_levels")
     shapes_rewards = _of_the_inside("shapes_rewards")
-
-    @property
-    def finite_observations(self) -> bool:  # type: ignore[override]
-        """True if those inside are always finite, and nothing is added to them."""
-        return self.env.finite_observations and not self.adds_to_observations
 
     @property
     def default_params(self) -> Any:

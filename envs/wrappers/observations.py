@@ -59,8 +59,6 @@ class FlattenObservation(ObservationWrapper):
         env: The environment inside; its observations are arrays.
     """
 
-    adds_to_observations: ClassVar[bool] = False
-
     def observe(self, obs: Obs, state: Any, params: Any) -> Array:
         """Return the vector."""
         return jnp.ravel(obs).astype(jnp.float32)
@@ -84,8 +82,6 @@ class SelectObservation(ObservationWrapper):
     """
 
     indices: tuple[int, ...]
-
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse places that a vector does not have."""
@@ -144,7 +140,6 @@ class FrameStack(Wrapper):
     n: int = 4
     padding: str = "reset"
     has_state: ClassVar[bool] = True
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Check the number, the padding and the observations."""

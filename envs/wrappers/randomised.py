@@ -65,7 +65,6 @@ class Randomised(Wrapper):
     """
 
     has_state: ClassVar[bool] = True
-    adds_to_observations: ClassVar[bool] = False
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, RandomisedState]:
         """Draw the numbers and start an episode with them; the key is consumed."""
@@ -213,7 +212,6 @@ class RandomLevels(Wrapper):
     """
 
     has_state: ClassVar[bool] = True
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse an environment without levels."""

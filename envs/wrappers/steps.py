@@ -14,6 +14,13 @@ from ..spaces import zeros
 from .base import MASK, Wrapper, WrapperState, check_number
 
 
+def _check_no_mask(wrapper: Wrapper) -> None:
+    """Refuse to repeat actions that are not always valid."""
+    if MASK in getattr(wrapper.env.observation_space(), "spaces", ()):
+        who, env = type(wrapper).__name__, wrapper.env.name
+        raise ValueError(f"{who}: the action before may be invalid in {env}.")
+
+
 @dataclasses.dataclass(unsafe_hash=True)
 class ActionRepeat(Wrapper):
     """A wrapper that takes every action n times and adds up the rewards.
@@ -23,15 +30,15 @@ class ActionRepeat(Wrapper):
     counts its steps, of which an agent decides every n-th.
 
     Attributes:
-        env: The environment inside.
+        env: The environment inside, all of whose actions are always valid.
         n: Number of steps for which an action is taken.
     """
 
     n: int = 4
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
-        """Refuse anything but a whole number of at least 1."""
+        """Refuse a mask of actions, and anything but a whole number of at least 1."""
+        _check_no_mask(self)
         self.n = whole_number("ActionRepeat: n", self.n, least=1)
 
     @property
@@ -93,14 +100,10 @@ class StickyActions(Wrapper):
 
     probability: float = 0.25
     has_state: ClassVar[bool] = True
-    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse an environment in which the action before may be invalid."""
-        if MASK in getattr(self.env.observation_space(), "spaces", ()):
-            raise ValueError(
-                f"StickyActions: the action before may be invalid in {self.env.name}."
-            )
+        _check_no_mask(self)
 
     def numbers(self) -> dict[str, float]:
         """Return `sticky_probability`."""
@@ -170,7 +173,6 @@ class RewardWrapper(Wrapper):
     the rewards of the game, and `shaped_return` those that it was paid.
     """
 
-    adds_to_observations: ClassVar[bool] = False
     shapes_rewards: ClassVar[bool] = True  # type: ignore[assignment]
 
     @property
@@ -274,7 +276,6 @@ class TerminalLimit(Wrapper):
         env: The environment inside.
     """
 
-    adds_to_observations: ClassVar[bool] = False
     terminal_limit: ClassVar[bool] = True  # type: ignore[assignment]
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:

@@ -175,8 +175,7 @@ def _step(
     obs, state, _, terminated, truncated, reward = step(
         env, params, keys, carry.state, action
     )
-    looked_at = reward if env.finite_observations else (obs, reward)
-    counts = carry.running & jax.vmap(is_finite)(looked_at)
+    counts = carry.running & jax.vmap(is_finite)(obs, reward)
     return _Episodes(
         step=carry.step + 1,
         obs=obs,

@@ -10,9 +10,9 @@ numbers are replaced by finite ones.
 A rollout that is learned from whole has other transitions in the place of the bad ones
 (`replaced`); a replay buffer keeps them, with weight zero in every loss.
 
-Of an environment whose observations are always finite (`finite_observations`) only
-rewards are looked at. To look at its pictures, and to have others in their place, are
-kernels in every step and a copy of the rollout.
+Of an environment whose observations are whole numbers or truth values only rewards can
+be bad. To have other pictures in the place of its own would be kernels in every step
+and a copy of the rollout.
 
 Axes: `T` steps, `B` environments of one agent on this device.
 """
@@ -102,7 +102,7 @@ class StepOutput(NamedTuple):
     """The outcome of one step of all environments, `[B, ...]` each.
 
     After a bad transition `next_obs` is the first observation of the next episode, or
-    what it was where observations are always finite.
+    what it was where observations have no floats.
     """
 
     reward: Array
@@ -256,18 +256,11 @@ def first_step(envs: EnvCarry, obs: PyTree) -> EnvCarry:
     return carry_of(jax.vmap(start_of)(obs, ()), envs)
 
 
-def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start:
+def start_of(obs: PyTree, state: PyTree) -> Start:
     """Return the start of one episode; an observation that is not finite marks it."""
-    if is_known_finite:
-        return Start(obs, state, jnp.float32(0))
     total = jnp.where(is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
     finite = jax.tree.map(
-        lambda x: (
-            jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
-            if jnp.issubdtype(x.dtype, jnp.floating)
-            else x
-        ),
-        obs,
+        lambda x: jnp.where(jnp.isfinite(x), x, 0) if has_floats(x) else x, obs
     )
     return Start(finite, state, total)
 
@@ -277,7 +270,7 @@ def _starter(env: Environment, reset: Callable[..., Any]) -> Callable[..., Start
 
     def start(*given: Any) -> Start:
         obs, state = reset(*given)
-        return start_of(obs, state, env.finite_observations)
+        return start_of(obs, state)
 
     return start
 
@@ -416,17 +409,16 @@ def _step_and_restart(
         raw = _raw(env, info, reward)
     total = carry.episode_return + raw
     paid = jax.tree.map(lambda x: x + reward, carry.shaped_return)
-    is_known_finite = env.finite_observations
-    is_good = is_finite(() if is_known_finite else next_obs, total, paid)
+    is_good = is_finite(next_obs, total, paid)
     if env.resets_by_itself:
-        start = _where(is_good, start_of(obs, state, is_known_finite), start)
+        start = _where(is_good, start_of(obs, state), start)
     terminated, truncated = terminated | ~is_good, truncated | ~is_good
     done = terminated | truncated
     obs, state, begun = _where(done, start, Start(obs, state, total))
     length = carry.episode_length + 1
     output = StepOutput(
         jnp.where(is_good, reward, 0.0),
-        next_obs if is_known_finite else _where(is_good, next_obs, obs),
+        _where(is_good, next_obs, obs) if has_floats(next_obs) else next_obs,
         terminated,
         truncated,
         total,
@@ -569,14 +561,12 @@ def collect(
     """
     randomness = draw_randomness(stepper, carry, key, num_steps, player.draw)
     played = unroll(stepper, carry, memory, player, randomness)
-    return without_bad(played, stepper.env.finite_observations)
+    return without_bad(played)
 
 
-def without_bad(played: Played, finite_observations: bool = False) -> Played:
+def without_bad(played: Played) -> Played:
     """Return steps of which none is bad; see `replaced`."""
-    transitions, memories = replaced(
-        played.transitions, played.memories, finite_observations
-    )
+    transitions, memories = replaced(played.transitions, played.memories)
     return played._replace(transitions=transitions, memories=memories)
 
 
@@ -600,20 +590,22 @@ def is_bad(record: Any) -> Array:
     return record.terminated & record.truncated
 
 
+def has_floats(tree: PyTree) -> bool:
+    """Return whether a pytree has numbers that may not be finite."""
+    return any(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(tree))
+
+
 def is_finite(*trees: PyTree) -> Array:
     """Return whether all floating-point numbers of some pytrees are finite, `[]`."""
-    leaves = [
-        x for x in jax.tree.leaves(trees) if jnp.issubdtype(x.dtype, jnp.floating)
-    ]
     found = jnp.bool_(True)
-    for leaf in leaves:
+    for leaf in filter(has_floats, jax.tree.leaves(trees)):
         for number in kernels.numbers_of(leaf):
             found = found & jnp.isfinite(number).all()
     return found
 
 
 def replaced(
-    transitions: Transition, memories: PyTree = (), finite_observations: bool = False
+    transitions: Transition, memories: PyTree = ()
 ) -> tuple[Transition, PyTree]:
     """Put other transitions of a rollout in the place of the bad ones.
 
@@ -628,17 +620,18 @@ def replaced(
     has not been cleared. Elsewhere the bad one stays, as a truncated step that earned
     nothing and led nowhere, and the step before it is not cut.
 
+    Where observations have no floats only rewards can be bad. Then a bad transition
+    stays, as a truncated step that earned nothing.
+
     Args:
         transitions: `[T, B, ...]` transitions, flags of bad ones both true.
         memories: Memories `[T, B, ...]` on which the actions were chosen; () without.
-        finite_observations: Whether only rewards can be bad; then a bad transition
-            stays, as a truncated step that earned nothing.
 
     Returns:
         Transitions of which none is bad, and the memories that belong to them.
     """
     bad = is_bad(transitions)
-    if finite_observations:
+    if not has_floats(transitions.obs):
         return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
     # By rolling alone, as a gather is kernels of its own on an accelerator.

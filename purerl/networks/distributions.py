@@ -233,11 +233,13 @@ def is_discrete(space: Any) -> bool:
 
 
 def check_real(space: Any) -> None:
-    """Refuse a box of whole numbers as actions: a policy would give it fractions.
+    """Refuse a box of whole numbers as actions, which would get fractions, or of none.
 
     Raises:
         ConfigError: naming the space and the remedy.
     """
+    if hasattr(space, "low") and 0 in space.shape:
+        raise ConfigError(f"actions of {space} hold no number; leave them out.")
     if hasattr(space, "low") and np.dtype(space.dtype).kind in "iub":
         raise ConfigError(
             f"actions must be real numbers or choices, got {space}, a box of whole "

@@ -183,6 +183,10 @@ REFUSED = [
         for config in (SAC, TD3, MPO)
         for end in (jnp.inf, float(jnp.finfo(jnp.float32).max))
     ),
+    *(
+        (config, {"env": Of(spaces.Box(-1.0, 1.0, (0,)))}, "hold no number; leave")
+        for config in (PPO, SAC)
+    ),
     (TD3, {"env": "CartPole-v1"}, r"needs continuous actions.*use DQNConfig"),
     (MPO, {"env": Of(spaces.MultiDiscrete([2, 3]))}, "one discrete action.*PPOConfig"),
     (PQN, PENDULUM, "PQNConfig needs discrete actions, got"),

@@ -95,7 +95,7 @@ def test_an_unregistered_loss_is_known_by_its_import_path():
     assert serialise.from_dict(plain) == config
     for path, words in {
         "lab.losses:Soft": "has not been imported.*--import lab.losses",
-        f"{HERE}:Softer": "cannot find .*Softer",
+        f"{HERE}:Softer": "cannot find .*Softer .*for example mypackage.parts:Mine",
         f"{HERE}:stored": "must be a flax.struct.dataclass with __call__",
         "os:abort": "must be a flax.struct.dataclass with __call__",
     }.items():

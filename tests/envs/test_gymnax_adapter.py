@@ -167,10 +167,11 @@ def test_an_observation_of_several_parts_has_the_types_of_its_space():
 @pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
 def test_pictures_of_minatar_are_zeros_and_ones(name):
     env = envs.make(f"{name}-MinAtar")
-    assert env.finite_observations
-    assert envs.wrappers.FrameStack(env, 2).finite_observations
-    assert not envs.wrappers.PreviousActionReward(
-        envs.wrappers.FlattenObservation(env)
-    ).finite_observations
-    obs, _ = env.reset(jax.random.key(0))
-    assert set(np.unique(obs)) == {0.0, 1.0}
+    stack = envs.wrappers.FrameStack(env, 2)
+    theirs = gymnax.make(f"{name}-MinAtar")[0]
+    for each, copies in ((env, 1), (stack, 2)):
+        obs, _ = jax.jit(each.reset)(jax.random.key(0), each.default_params)
+        expected, _ = theirs.reset(jax.random.key(0))
+        np.testing.assert_array_equal(obs, np.tile(expected, copies).astype(bool))
+        assert obs.dtype == bool and set(np.unique(expected)) == {0.0, 1.0}
+        assert each.observation_space().contains(obs)

@@ -124,6 +124,7 @@ REFUSED = [
     (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
     (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
     (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
+    (lambda: MultiDiscrete(np.zeros(0, int)), "positive whole numbers"),
     (lambda: MultiBinary(0), "positive whole number"),
     (lambda: Dict({}), "at least one key"),
 ]

@@ -112,7 +112,10 @@ MISFITS = [
         Box(0.0, 1.0, (1,)),
         "has the key 'time' already",
     ),
-    (wrappers.StickyActions, "action_mask", Box(0.0, 1.0, (2,)), "may be invalid in"),
+    *(
+        (repeats, "action_mask", Box(0.0, 1.0, (2,)), "may be invalid in")
+        for repeats in (wrappers.StickyActions, wrappers.ActionRepeat)
+    ),
 ]
 
 
