@@ -35,7 +35,7 @@ from purerl.learning.minibatches import (
     minimise,
     pass_means,
 )
-from purerl.learning.sequences import flatten as flatten
+from purerl.learning.sequences import flatten
 from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
