@@ -31,6 +31,7 @@ from purerl.config import TrainConfig
 from purerl.envs.base import RAW_REWARD, Environment, outcome
 from purerl.keys import env_draw, env_keys, several
 from purerl.learning.averages import psum
+from purerl.learning.sequences import flatten
 from purerl.metrics import BATCH
 from purerl.types import Array, Metrics, PyTree
 
@@ -577,8 +578,7 @@ def shown(batch: PyTree) -> dict[str, Any]:
     """
     if not jax.tree.leaves(batch):
         return {}
-    steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
-    return {BATCH: replaced(steps)[0]}
+    return {BATCH: replaced(flatten(batch))[0]}
 
 
 def is_bad(record: Any) -> Array:

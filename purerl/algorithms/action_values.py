@@ -359,7 +359,7 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
         )
 
     def make_stream() -> nn.Module:
-        sizes = (network_config.stream_size(config),)
+        sizes = network_config.stream_sizes(config)
         if not config.noisy:
             return network_config.dense_layers(config, sizes, dot_general=product)
         layer = partial(dense, scale=config.torso_gain)

@@ -167,9 +167,12 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
     """
     if is_vector_torso(config, shape, "critic"):
         return None
-    # Parts are put side by side, and the dense layers that follow are the critic's own.
-    sizes = None if observe.is_shape(shape) else ()
-    return torso_of(config, shape, "critic", sizes)
+    if observe.is_shape(shape):
+        return torso_of(config, shape, "critic")
+    # Parts are put side by side, and the layers that follow are the critic's own.
+    if chosen_torso(config, "critic") == "simba":
+        config = config.replace(critic="mlp")
+    return torso_of(config, shape, "critic", ())
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
@@ -179,13 +182,13 @@ def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
     return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp", "simba")
 
 
-def stream_size(config: Any) -> int:
+def stream_sizes(config: Any) -> tuple[int, ...]:
     """Return the units of a dueling stream: those of the last layer before it."""
     chosen = chosen_torso(config, "critic")
     if isinstance(chosen, str) and chosen in ("nature", "impala"):
         published = {"nature": networks.Nature, "impala": networks.Impala}
-        return published[chosen].dense_size
-    return config.hidden_sizes[-1]
+        return (published[chosen].dense_size,)
+    return config.hidden_sizes[-1:]
 
 
 def dense_layers(config: Any, sizes: tuple[int, ...], **options: Any) -> networks.MLP:

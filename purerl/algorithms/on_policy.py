@@ -35,6 +35,7 @@ from purerl.learning.minibatches import (
     minimise,
     pass_means,
 )
+from purerl.learning.sequences import flatten
 from purerl.metrics import BATCH
 from purerl.networks import observe
 from purerl.networks.observe import obs_shape, to_features
@@ -492,11 +493,6 @@ def restart(state: OnPolicyState, obs: Any) -> OnPolicyState:
         memory=jax.tree.map(jnp.zeros_like, state.memory),
         reward_scale=state.reward_scale._replace(running=blank),
     )
-
-
-def flatten(batch: Any) -> Any:
-    """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
 def _features(actor: Any, obs: Any) -> Any:

@@ -26,6 +26,7 @@ from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import add_gradient
 from purerl.learning.minibatches import Passes
+from purerl.learning.sequences import flatten
 from purerl.networks import observe
 from purerl.networks.modules import Batched
 from purerl.networks.observe import Masked
@@ -310,7 +311,7 @@ class OwnTerms(NamedTuple):
         params, samples = restore(moved), rows
         if agent.memory is not None:
             steps = agent.memory.steps(params, rows)
-            samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+            samples = flatten(steps)
         samples = samples._replace(own=_own(samples))
         return added(self.terms, params, samples, _apply(agent), key)
 

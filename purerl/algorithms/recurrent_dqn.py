@@ -185,7 +185,7 @@ def _shown(
         discount=agent.config.gamma * (1.0 - steps.terminated),
         weight=jnp.broadcast_to(weight[:, None], steps.reward.shape),
     )
-    return params, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
+    return params, sequences.flatten(samples)
 
 
 enter = partial(enter_flat, make_hooks)

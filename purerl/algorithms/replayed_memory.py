@@ -29,7 +29,7 @@ from purerl import networks
 from purerl.acting import rollout
 from purerl.algorithms.memory import CORE, CRITIC_CORE, Memory
 from purerl.learning import sequences
-from purerl.learning.sequences import Sequences, swap
+from purerl.learning.sequences import Sequences, flatten, swap
 from purerl.networks import observe
 from purerl.networks.memories import Kind
 from purerl.replay import batches
@@ -107,18 +107,13 @@ class WithMemory(NamedTuple):
         if isinstance(obs, Now):
             prepared = jax.tree.map(swap, rows.batch.obs)
             found = sequences.remember(self.core, self.kind, core, rows)
-            return flat(self.seen(found, prepared))
+            return flatten(self.seen(found, prepared))
         each = sequences.remember_each(self.core, self.kind, core, rows)
         prepared = jax.tree.map(swap, rows.batch.next_obs)
-        seen = flat(self.seen(self.core.apply(core, prepared, each), prepared))
+        seen = flatten(self.seen(self.core.apply(core, prepared, each), prepared))
         if obs.last is None:
             return seen
         return jax.tree.map(lambda x: x[obs.last], seen)
-
-
-def flat(tree: PyTree) -> PyTree:
-    """Return leaves `[L, R, ...]` as `[N, ...]`."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
 def repeated(obs: Any, num: int) -> Any:
@@ -185,7 +180,7 @@ def as_batch(config: Any, rows: Sequences, weight: Array) -> Batch:
     """
     steps = rows.batch._replace(obs=(), next_obs=())
     length = steps.reward.shape[1]
-    steps = flat(jax.tree.map(swap, steps))
+    steps = flatten(jax.tree.map(swap, steps))
     reward, terminated, last = steps.reward, steps.terminated, None
     discount: Any = config.gamma
     if config.n_step > 1:

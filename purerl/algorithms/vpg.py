@@ -43,6 +43,7 @@ from purerl.learning import optimiser
 from purerl.learning.averages import RewardScale, after, pmean, standardise
 from purerl.learning.optimiser import frozen_in
 from purerl.learning.returns import rewards_to_go
+from purerl.learning.sequences import flatten
 from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -102,7 +103,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     """Take one gradient step on the policy, then many on the value function."""
     del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
-    batch, axis, add, moved = on_policy.flatten(samples), agent.axis_name, None, {}
+    batch, axis, add, moved = flatten(samples), agent.axis_name, None, {}
     if agent.terms is not None:
         add = agent.terms.over(agent, state, played, on_policy.NUM_KEYS)
         for name in agent.terms.heads:  # They learn by the terms alone.

@@ -349,8 +349,6 @@ def shaped_lifetime(
     act: Callable[[jax.Array], jax.Array],
     key: jax.Array,
     params: MatrixGameParams | None = None,
-    *,
-    num_games: int | None = None,
 ) -> Lifetime:
     """Play one lifetime of the opponent against an agent that chooses every policy.
 
@@ -359,11 +357,9 @@ def shaped_lifetime(
         key: Random key, consumed; the same key draws the same opponent in every
             function here.
         params: The numbers; the game's own where not given.
-        num_games: T; the lifetime in `params` where not given.
     """
     params = game.default_params if params is None else params
-    if num_games is None:
-        num_games = int(params.max_steps_in_episode)
+    num_games = int(params.max_steps_in_episode)
 
     def step(carry: tuple, unused: None) -> tuple[tuple, Lifetime]:
         del unused

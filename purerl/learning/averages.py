@@ -166,7 +166,27 @@ def standardise(advantage: Array, axis_name: str | None = None) -> Array:
     """Scale samples `[...]` (of all devices) to zero mean and unit variance."""
     mean = pmean(advantage.mean(), axis_name)
     var = pmean(jnp.square(advantage - mean).mean(), axis_name)
-    return (advantage - mean) / (jnp.sqrt(var) + 1e-8)
+    return (advantage - mean) / (root(var) + 1e-8)
+
+
+@jax.custom_jvp
+def root(square: Array) -> Array:
+    """Return the square root, with a derivative of 0 at 0, where it has none.
+
+    A meta-gradient through a gradient of zero, or through equal advantages, would be no
+    number. The rule is apart from the root, because a choice in its place costs an
+    accelerator a kernel.
+    """
+    return jnp.sqrt(square)
+
+
+@root.defjvp
+def _root_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (square,), (moved,) = primals, tangents
+    found = root(square)
+    is_zero = square == 0
+    slope = jnp.where(is_zero, 0.0, 0.5 / jnp.where(is_zero, 1.0, found))
+    return found, slope * moved
 
 
 def explained_variance(value: Array, target: Array, axis_name: str | None) -> Array:
@@ -188,13 +208,13 @@ def means(samples: dict[str, Array]) -> dict[str, Array]:
     Every reduction is a kernel of its own, or several, in each gradient step.
 
     Args:
-        samples: Name -> `[N]`; a truth value counts as 0 or 1.
+        samples: Name -> `[..., N]`; a truth value counts as 0 or 1.
 
     Returns:
-        Name -> float32 `[]`.
+        Name -> float32 `[...]`.
     """
     rows = jnp.stack([x.astype(jnp.float32) for x in samples.values()])
-    return dict(zip(samples, rows.mean(axis=1), strict=True))
+    return dict(zip(samples, rows.mean(axis=-1), strict=True))
 
 
 def pmean(tree: PyTree, axis_name: str | None) -> PyTree:

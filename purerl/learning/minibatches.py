@@ -13,7 +13,7 @@ import optax
 from purerl.accelerator import kernels
 from purerl.accelerator.kernels import traced_for_cpu
 from purerl.learning import optimiser
-from purerl.learning.averages import pmean
+from purerl.learning.averages import means, pmean
 from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
@@ -223,9 +223,7 @@ def step_means(metrics: Metrics) -> Metrics:
     Args:
         metrics: Metrics from `minimise`, `[E, M]` or `[E, M, N / M]` each.
     """
-    many = {name: x for name, x in metrics.items() if x.ndim > 2}
-    rows = jnp.stack([x.astype(jnp.float32) for x in many.values()])
-    return metrics | dict(zip(many, rows.mean(-1), strict=True))
+    return metrics | means({n: x for n, x in metrics.items() if x.ndim > 2})
 
 
 def pass_means(metrics: Metrics) -> Metrics:

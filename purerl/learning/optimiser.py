@@ -18,6 +18,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from purerl.accelerator.kernels import traced_for_cpu
+from purerl.learning.averages import root
 from purerl.types import Array, PyTree
 
 # With an infinite bound a gradient would be scaled by inf / inf, which is no number. No
@@ -354,7 +355,7 @@ def clip_by_global_norm(
             return updates, state
         # Of one vector an accelerator computes the norm in one kernel.
         whole = updates if traced_for_cpu() else ravel_pytree(updates)[0]
-        norm = _root(optax.tree.norm(whole, squared=True))
+        norm = root(optax.tree.norm(whole, squared=True))
         if max_norm is None:
             return updates, ClipState(norm)
         bound = jnp.minimum(max_norm, _LARGEST)  # one that is traced may be infinite
@@ -369,25 +370,6 @@ def clip_by_global_norm(
         return clipped, ClipState(norm)
 
     return optax.GradientTransformation(init, update)
-
-
-@jax.custom_jvp
-def _root(square: Array) -> Array:
-    """The square root, with a derivative of 0 at 0, where it has none.
-
-    A meta-gradient through a gradient of zero would be no number. The rule is apart
-    from the root, because a choice in its place costs an accelerator a kernel.
-    """
-    return jnp.sqrt(square)
-
-
-@_root.defjvp
-def _root_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    (square,), (moved,) = primals, tangents
-    root = _root(square)
-    is_zero = square == 0
-    slope = jnp.where(is_zero, 0.0, 0.5 / jnp.where(is_zero, 1.0, root))
-    return root, slope * moved
 
 
 def grad_norm(opt_state: Any) -> Array:

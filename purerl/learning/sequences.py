@@ -50,6 +50,11 @@ def swap(x: Array) -> Array:
     return jnp.swapaxes(x, 0, 1)
 
 
+def flatten(tree: Any) -> Any:
+    """Return leaves `[T, B, ...]`, or `[B, T, ...]`, as one row `[N, ...]`."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
 def first_of(done: Array) -> Array:
     """Return which observations of a rollout begin an episode, `[T, B]` bool.
 

@@ -11,11 +11,13 @@ the paper smooths it by Huber's. With the squared error it would become an expec
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.losses.value import value_error
 from purerl.types import Array
 
 
@@ -41,7 +43,7 @@ def regression(
 
     def against(theta: Array, level: Array) -> Array:
         below = target < theta[None]  # A prediction that is too large costs 1 - level.
-        cost = jax.vmap(lambda y: loss(theta, y, theta))(target)
+        cost = jax.vmap(partial(value_error, loss, theta))(target)
         return (jnp.abs(level - below.astype(jnp.float32)) * cost).mean(0)
 
     each = jax.vmap(against, in_axes=(1, 0))(quantiles, levels(quantiles.shape[1]))

@@ -27,6 +27,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
 from purerl.config import ConfigError, TrainConfig, check_mapping, is_concrete
+from purerl.learning.sequences import flatten
 from purerl.meta.genome import Names
 from purerl.metagradient import api
 from purerl.metrics import held
@@ -180,7 +181,7 @@ def _train(
     (state, values, _), (metrics, course) = jax.lax.scan(
         take_round, carry, length=rounds
     )
-    metrics = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
+    metrics = flatten(metrics)
     first = state.update
     state, rest = updated(values, state, left)
     if left:

@@ -245,7 +245,7 @@ class Ensemble(nn.Module):
     """Several networks of one kind, with parameters `[E, ...]` side by side.
 
     More than two: one multiplication of `E` matrices in place of `E` small ones, and
-    some of them can be taken by number (`algorithms.redq`).
+    some of them can be taken by number (`algorithms.ensembles`).
 
     Attributes:
         make: Function that returns a network.

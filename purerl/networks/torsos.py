@@ -30,7 +30,7 @@ _SQRT2 = float(np.sqrt(2))
 class MLP(nn.Module):
     """Flatten the observation, then dense layers, each with an activation.
 
-    With `layers` the inputs and what every layer puts out are normalised by
+    With `batch_norm` the inputs and what every layer puts out are normalised by
     batches, as in CrossQ.
     """
 

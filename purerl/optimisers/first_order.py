@@ -202,6 +202,7 @@ class Muon:
             nesterov=self.nesterov,
             adam_b1=self.b1,
             adam_b2=self.b2,
+            adam_eps_root=EPS_ROOT,
             muon_weight_dimension_numbers=_matrices,
         )
 
@@ -324,8 +325,31 @@ class DifferentiableRAdam(RAdam):
         return (scale_by_radam(self.b1, self.b2, self.eps, by_optax=False),)
 
 
+@struct.dataclass
+class DifferentiableMuon(Muon):
+    """Muon, whose step has a derivative where a matrix has no gradient.
+
+    The norm of zeros has none, so that those of matrices are larger by a number that no
+    parameter notices.
+    """
+
+    needs_layers: ClassVar[bool] = True
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        muon = super().__call__(learning_rate)
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            more = EPS_ROOT**0.5
+            seen = jax.tree.map(lambda x: x + more if x.ndim == 2 else x, updates)
+            return muon.update(seen, state, params)
+
+        return optax.GradientTransformation(muon.init, update)
+
+
 def differentiable(optimiser: Any) -> Any:
     """Return an optimiser with the same steps, which all have a derivative."""
-    if type(optimiser) is RAdam:
-        return DifferentiableRAdam(optimiser.b1, optimiser.b2, optimiser.eps)
+    classes = {RAdam: DifferentiableRAdam, Muon: DifferentiableMuon}
+    if type(optimiser) in classes:
+        return classes[type(optimiser)](**vars(optimiser))
     return optimiser

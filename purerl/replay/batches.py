@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from purerl.acting import rollout
 from purerl.acting.rollout import Transition, is_bad
 from purerl.learning.averages import after, pmax
-from purerl.learning.sequences import BurnIn, Sequences, swap
+from purerl.learning.sequences import BurnIn, Sequences, flatten, swap
 from purerl.replay import prioritised as sum_tree
 from purerl.replay import uniform as ring
 from purerl.types import Array, PyTree
@@ -222,7 +222,7 @@ def make_replay(
 def store_steps(memory: PyTree, memories: PyTree, transitions: Transition) -> Item:
     """Return the steps `[T * B, ...]` of a round, every environment's one by one."""
     del memory, memories
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), _items(transitions))
+    return flatten(_items(transitions))
 
 
 def store_sequences(

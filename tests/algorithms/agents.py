@@ -8,6 +8,7 @@ import numpy as np
 from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.rollout import Played
 from purerl.algorithms import entry_of, on_policy, ppo
+from purerl.learning.sequences import flatten
 
 
 def compiled(function, *args):
@@ -36,7 +37,7 @@ def samples_of(module, agent, state, transitions):
     """The samples `[N, ...]` that an algorithm without a memory learns from."""
     found = module.targets(agent, state, played(transitions))
     batch = found[0] if isinstance(found[0], tuple) else found
-    return on_policy.flatten(batch)
+    return flatten(batch)
 
 
 def rows_of(module, agent, state, rollout):

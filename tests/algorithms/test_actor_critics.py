@@ -18,7 +18,7 @@ from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
-from tests import nets
+from tests import boxes, nets
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.helpers import assert_close, assert_same_bits, slow_but
 
@@ -357,6 +357,11 @@ def test_simba_is_the_torso_of_the_actor_and_of_both_critics(config):
     assert "LayerNorm_2" in params["actor"]["params"]["torso"]
     for critic in params["critics"]["params"].values():
         assert critic.keys() == {"SimBa_0", "Dense_0"}
+    # The parts of an observation, 1 and 3 numbers, stand side by side with the action.
+    init = purerl.make_algorithm(config.replace(env=boxes.Privileged(False))).init
+    critics = jax.eval_shape(init, jax.random.key(0)).params["critics"]["params"]
+    for critic in critics.values():
+        assert critic["SimBa_0"]["Dense_0"]["kernel"].shape == (1 + 3 + 1, 8)
 
 
 def test_a_buffer_is_no_longer_than_its_run():

@@ -146,6 +146,22 @@ def test_dueling_values_are_those_of_the_two_streams():
 
 
 @pytest.mark.parametrize(
+    ("option", "shapes"),
+    [
+        ({"dueling": True}, [(4, 2), (4, 1)]),
+        ({"noisy": True}, [(4, 2)]),
+        ({"values": "implicit"}, [(64, 4), (4, 2)]),
+    ],
+)
+def test_without_hidden_layers_every_stream_is_linear(option, shapes):
+    config = purerl.DQNConfig(hidden_sizes=(), **option)
+    init = purerl.make_algorithm(config).init
+    params = jax.eval_shape(init, jax.random.key(0)).params["params"]
+    layers = jax.tree.leaves(params, is_leaf=lambda part: "kernel" in part)
+    assert sorted(x["kernel"].shape for x in layers) == sorted(shapes)
+
+
+@pytest.mark.parametrize(
     ("schedule", "expected"),
     [
         # From 0.9 to 0.1 in 100 steps.

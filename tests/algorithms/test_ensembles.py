@@ -17,7 +17,7 @@ from purerl.algorithms import action_values, ensembles, off_policy, sac, td3
 from purerl.algorithms.off_policy import Batch
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
-from purerl.losses import SquaredError
+from purerl.losses import SquaredError, quantile
 from purerl.replay import uniform as replay
 from tests.algorithms import test_actor_critics
 from tests.algorithms.agents import compiled
@@ -232,6 +232,17 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
     )
     # The squared error, which is the default, stands for Huber's.
     assert config.value_loss == SquaredError()
+
+
+def test_quantiles_are_held_to_their_present_values_as_constants():
+    def product(value, target, old_value):
+        del target
+        return value * old_value
+
+    theta, target = jnp.array([[1.0, 2.0]]), jnp.array([[0.5], [3.0]])
+    slope = jax.grad(lambda x: quantile.regression(product, x, target).sum())(theta)
+    # The weights are those of targets below and above: .75 and .25, then .25 and .75.
+    np.testing.assert_allclose(slope, [[0.5 * 1.0 / 2, 0.5 * 2.0 / 2]])
 
 
 # Categorical critics.

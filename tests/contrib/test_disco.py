@@ -13,6 +13,7 @@ import purerl
 from purerl import optimisers
 from purerl.acting.environment import resolve_env
 from purerl.acting.rollout import Transition
+from purerl.config import ConfigError
 from purerl.contrib.disco import algorithm as disco
 from purerl.contrib.disco import learner as disco_learner
 from purerl.learning import optimiser
@@ -237,3 +238,14 @@ def test_layers_start_with_the_variance_of_the_authors():
         wanted = 0.8796 / np.sqrt(fan_in)
         np.testing.assert_allclose(kernel.std(), wanted, rtol=0.08)
     assert params["logits"]["kernel"].std() < 0.011
+
+
+def test_the_torso_has_all_sizes_but_the_embeddings():
+    config = purerl.DiscoConfig(torso="simba", hidden_sizes=(8, 8, 16))
+    parts = disco.build(purerl.resolve(config), resolve_env(config))
+    params = jax.eval_shape(partial(disco.init, parts), jax.random.key(0)).params
+    kernels = {name: params["params"][name] for name in ("torso", "embedding")}
+    assert "LayerNorm_2" in kernels["torso"]
+    assert kernels["embedding"]["kernel"].shape == (8, 16)
+    with pytest.raises(ConfigError, match=r"as many blocks as hidden_sizes"):
+        purerl.resolve(config.replace(hidden_sizes=(8,)))

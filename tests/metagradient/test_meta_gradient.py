@@ -13,7 +13,8 @@ from purerl import losses, schedules
 from purerl.accelerator.kernels import traced_for
 from purerl.acting import rollout
 from purerl.config import ConfigError
-from purerl.optimisers import SGD, Adam, AdamW, RAdam
+from purerl.learning import averages
+from purerl.optimisers import SGD, Adam, AdamW, Muon, RAdam
 from purerl.optimisers.first_order import differentiable
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_close, assert_same_bits, lane
@@ -218,6 +219,48 @@ def test_adams_family_has_a_derivative_where_there_was_no_gradient(optimiser, ke
     assert np.isfinite(jax.jit(jax.grad(partial(last, optim=ours)))(1.0))
     # Which is why optax's own is not taken.
     assert np.isnan(jax.jit(jax.grad(partial(last, optim=theirs)))(1.0))
+
+
+def test_muon_has_a_derivative_where_there_was_no_gradient(key):
+    shapes = {"torso": {"kernel": (4, 3)}, "kernel": (3, 3), "bias": (3,)}
+
+    def normal(*lead):
+        draw = lambda shape: jax.random.normal(key, (*lead, *shape))  # noqa: E731
+        return jax.tree.map(draw, shapes, is_leaf=lambda x: isinstance(x, tuple))
+
+    start, drawn = normal(), normal(3)
+    start["bias"] = jnp.zeros(3)
+    drawn["torso"] = jax.tree.map(jnp.zeros_like, drawn["torso"])
+    drawn["bias"] = drawn["bias"].at[:, 0].set(0.0)
+
+    def last(factor, optim):
+        def take(carry, grad):
+            params, state = carry
+            updates, state = optim.update(grad, state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        grads = jax.tree.map(lambda x: factor * x, drawn)
+        (params, _), _ = jax.lax.scan(take, (start, optim.init(start)), grads)
+        return sum(x.sum() for x in jax.tree.leaves(params)), params
+
+    def moved(optimiser):
+        both = jax.value_and_grad(last, has_aux=True)
+        (_, params), slope = jax.jit(partial(both, optim=optimiser(1e-2)))(1.0)
+        return params, slope
+
+    (one, slope), (other, without) = map(moved, (differentiable(Muon()), Muon()))
+    assert_same_bits(one, other)
+    assert np.isfinite(slope) and np.isnan(without)
+
+
+def test_equal_advantages_are_standardised_with_a_derivative():
+    def loss(x):
+        advantage = jnp.array([x, x, 2.0 * x - 1.0])
+        return (jnp.array([1.0, 2.0, 4.0]) * averages.standardise(advantage)).sum()
+
+    # Of equal numbers the spread is 1e-8, and the third one moves away from the mean.
+    slope = (1.0 * -1 + 2.0 * -1 + 4.0 * 2) / 3 / 1e-8
+    np.testing.assert_allclose(jax.grad(loss)(1.0), slope, rtol=1e-5)
 
 
 @pytest.mark.slow(optimised=False)

@@ -132,5 +132,6 @@ def test_an_environment_is_reset_in_the_step_that_broke(mode):
     finally:
         started.close()
     np.testing.assert_array_equal(broken.obs, np.zeros((2, 3)))
+    np.testing.assert_array_equal(broken.next_obs, np.full((2, 3), AT))
     np.testing.assert_array_equal(broken.reward, [0, 0])
     assert broken.terminated.all() and broken.truncated.all()

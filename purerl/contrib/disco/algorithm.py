@@ -162,7 +162,9 @@ def validate(config: DiscoConfig, env: Environment) -> None:
             "critic must be auto for DiscoConfig, which has one network, got "
             f"{network_config.described(config, 'critic')}; give its layers as torso."
         )
-    checks.check_torso(config, env, "torso")
+    # The last of the sizes is that of the embedding, after the torso.
+    below = config.replace(hidden_sizes=config.hidden_sizes[:-1])
+    checks.check_torso(below, env, "torso")
     if observe.has_mask(checks.check_observations(config, env)):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "
