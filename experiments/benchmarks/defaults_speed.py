@@ -31,7 +31,7 @@ HEADS = "row | one agent, us | four, us | products, us | environments, us | beyo
 PRODUCTS = ("dot_general", "conv_general_dilated")
 REPEATS = 100
 AGENTS = 4
-UPDATES, STEPS_FROM_REPLAY = 4, 2_000  # of a run
+UPDATES, STEPS = 4, 2_000  # of a run, at least
 WARM_UPS = ("learning_starts", "random_steps")
 
 
@@ -46,9 +46,11 @@ def config_of(row: str) -> TrainConfig:
     config = ALGORITHMS[algorithm].config(num_evaluations=0)
     if env:
         config = config.replace(env=env)
+    if algorithm == "plr":
+        config = config.replace(min_fill=0.01)  # Else nothing would be replayed.
     early = {name: 100 for name in WARM_UPS if hasattr(config, name)}
     config = purerl.resolve(config.replace(**early))
-    updates = -(-STEPS_FROM_REPLAY // config.steps_per_update) if early else UPDATES
+    updates = max(UPDATES, -(-STEPS // config.steps_per_update))
     return config.replace(total_timesteps=updates * config.steps_per_update)
 
 
