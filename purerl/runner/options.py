@@ -180,8 +180,9 @@ class Options:
             check_call(f"purerl.{self.tool}", values["config"])
         known = options_of(type(self))
         for field in dataclasses.fields(self):
-            check = known[field.name].check if field.name in known else None
-            if check := as_switch if field.type is bool else check:
+            about = known.get(field.name)
+            check = as_switch if field.type is bool else about and about.check
+            if check:
                 value = check(field.name, values[field.name])
                 object.__setattr__(self, field.name, value)
         if values.get("extend") and self.out is None:
