@@ -341,6 +341,10 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         obs, self._carry, after = self.programs.step_lanes(self.params, lanes, taken)
         final, reward, terminated, truncated, info = jax.device_get(after)
         done = terminated | truncated
+        # One number a lane has the type of Python's, as Gymnasium's own vectors do.
+        info = jax.tree.map(
+            lambda x: x.astype(type(x[0].item())) if x.ndim == 1 else x, info
+        )
         infos = _masked(info, ~done)
         if done.any():
             final_obs = np.full(self.num_envs, None, dtype=object)

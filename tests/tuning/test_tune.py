@@ -335,7 +335,7 @@ def test_the_command_line(tmp_path, capsys):
     assert "best of 3 trials" in said and "default" in said
     assert "on fresh seeds 2 to 3" in said and "best.yaml" in said
     page = (out / "report.html").read_text()
-    assert "Tuning: CartPole-v1" in page and "purerl tune --axis" in page
+    assert "Tuning: learning_rate, gamma" in page and "purerl tune --axis" in page
     (out / "report.html").unlink()
     assert main(["report", str(out)]) == 0
     assert (out / "report.html").exists()
