@@ -21,6 +21,7 @@ from flax import struct
 from purerl.accelerator import columns
 from purerl.learning import averages, optimiser
 from purerl.learning.minibatches import Passes, descend, is_one_loop, step_means
+from purerl.networks import observe
 from purerl.networks.distributions import CategoricalHead, Gaussian
 from purerl.networks.heads import CategoricalActor, Critic, GaussianActor
 from purerl.networks.layers import ACTIVATIONS
@@ -60,9 +61,12 @@ class Pair:
         The head takes outputs `[N, A]`, or few logits as a list of columns `[N]`.
 
         Args:
-            inputs: Observations with ones beside them, from `with_ones`, `[N, R]`.
+            inputs: Observations with ones beside them, from `with_ones`, `[N, R]`, or
+                without, `[N, I]`.
         """
         activate = ACTIVATIONS[self.activation]
+        if inputs.shape[-1] < self.first.shape[0]:
+            inputs = with_ones(inputs)
         both = activate(inputs @ self.first)
         x = both.reshape(*both.shape[:-1], 2, -1).swapaxes(0, 1)
         for layer in self.later[:-1]:
@@ -228,7 +232,9 @@ def minimise_in_few_kernels(
     if _is_paired(agent):
         join_both = partial(join, agent.actor)
         form = optimiser.Form(join_both, lambda pair: split(pair, params))
-        obs = with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
+        obs = batch.obs.reshape(batch.obs.shape[0], -1)
+        # Of truth values one minibatch at a time becomes floats, with ones.
+        obs = obs if observe.are_truth_values(obs) else with_ones(obs)
         agent = agent._replace(forward=partial(forward, agent.head))
         batch = batch._replace(obs=obs)
     by_sample = agent.axis_name is None and is_one_loop(batch, passes)
@@ -247,7 +253,7 @@ def forward(head: Any, params: Pair, seen: Array) -> tuple[Any, Array, None]:
     Args:
         head: Distribution of the actions.
         params: Actor and critic as one.
-        seen: Observations as `with_ones` makes them.
+        seen: Observations as `Pair` takes them.
     """
     found, value = params(seen)
     if isinstance(found, list) and not isinstance(head, CategoricalHead):

@@ -135,13 +135,17 @@ class Agent(NamedTuple):
             batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
         """
         if self.memory is None:
+            if observe.are_truth_values(played.transitions.obs):
+                # Until `samples_of` they are a quarter of the memory of their features.
+                batch = batch._replace(obs=played.transitions.obs)
             return flatten(batch)
         return self.memory.rows(self.config, state.memory, played, batch)
 
     def samples_of(self, params: PyTree, rows: Any) -> Any:
         """Return samples `[N, ...]` of rows, whose `obs` is what the networks see."""
         if self.memory is None:
-            return rows
+            is_narrow = observe.are_truth_values(rows.obs)
+            return rows._replace(obs=rows.obs.astype(jnp.float32)) if is_narrow else rows
         return flatten(self.memory.samples(params, rows))
 
 

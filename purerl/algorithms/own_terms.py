@@ -308,10 +308,11 @@ class OwnTerms(NamedTuple):
         self, agent: Any, rows: Any, key: Array, restore: Callable, moved: Any
     ) -> tuple[Array, Metrics]:
         """What terms add to the loss of rows, and their means by name."""
-        params, samples = restore(moved), rows
-        if agent.memory is not None:
-            steps = agent.memory.steps(params, rows)
-            samples = flatten(steps)
+        params = restore(moved)
+        if agent.memory is None:
+            samples = agent.samples_of(params, rows)
+        else:
+            samples = flatten(agent.memory.steps(params, rows))
         samples = samples._replace(own=_own(samples))
         return added(self.terms, params, samples, _apply(agent), key)
 

@@ -235,6 +235,11 @@ def to_features(space: Any, obs: PyTree) -> Any:
     return features / 255.0 if _is_picture(space) else features
 
 
+def are_truth_values(obs: PyTree) -> bool:
+    """Return whether observations are one array of truth values."""
+    return isinstance(obs, Array) and obs.dtype == bool
+
+
 def example(space: Any) -> Any:
     """Return features of one observation, to draw parameters with: `[1, ...]`."""
     shape = obs_shape(space)

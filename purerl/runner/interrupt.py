@@ -8,6 +8,7 @@ import contextlib
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +105,9 @@ def _raise(number: int, frame: FrameType | None) -> None:
 def commanded() -> Iterator[Callable[[], int]]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does.
 
+    A finaliser or the callback of a weak reference swallows an exception. Where a
+    signal's is swallowed, the signal comes again.
+
     Yields:
         A function that returns the status of a command that a signal has stopped.
     """
@@ -113,8 +117,19 @@ def commanded() -> Iterator[Callable[[], int]]:
         if (threading.current_thread() is threading.main_thread())
         else {}
     )
+    hook = sys.unraisablehook
+
+    def repeat(swallowed: Any) -> None:
+        if not isinstance(swallowed.exc_value, KeyboardInterrupt):
+            return hook(swallowed)
+        _Last.when = -math.inf  # It is no repetition that goes unheard.
+        # Later, as it would be swallowed here too.
+        threading.Timer(0.05, os.kill, (os.getpid(), _Last.number)).start()
+
+    sys.unraisablehook = repeat
     try:
         yield lambda: 128 + _Last.number
     finally:
+        sys.unraisablehook = hook
         for number, handler in old.items():
             signal.signal(number, handler)

@@ -1,6 +1,7 @@
 """PPO as an accelerator computes it is PPO: the same update, in fewer kernels."""
 
 from functools import cache, partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +71,8 @@ def fitted(config, platform):
     def fit(state, batch, key):
         with traced_for(platform):
             steps = jax.tree.map(lambda x: x[None], batch)
-            return on_policy.fit(parts, state, None, ppo.loss, steps, key)
+            played = SimpleNamespace(transitions=steps)
+            return on_policy.fit(parts, state, played, ppo.loss, steps, key)
 
     traced = jax.jit(fit).trace(*given)
     products = str(traced.jaxpr).count("dot_general[")

@@ -48,7 +48,7 @@ COMMANDS = {
     "train/own-term": f"train {TINY} {OFTEN} --total-timesteps 32000 --seeds 2 "
     f"{MODULE} --extra-loss 'tests.terms:Near(coef=0.5)'",
     "sweep": f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 "
-    "--chunk-blocks 1 --axis learning_rate=0.001,0.002,0.003",
+    "--axis learning_rate=0.001,0.002,0.003",
     "pbt": f"pbt {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --population 4 "
     "--rounds 10",
     "halving": f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "

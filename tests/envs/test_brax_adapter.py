@@ -50,9 +50,9 @@ def _lanes(params):
 
 
 def _play(env, params, num_steps):
-    """Observations before and after resets, rewards, flags, of random actions."""
+    """Random actions, observations before any reset, rewards and flags."""
     steps = played(env, params, KEY, num_steps)[1]
-    return steps.obs, steps.final, steps.reward, steps.terminated, steps.truncated
+    return steps.action, steps.final, steps.reward, steps.terminated, steps.truncated
 
 
 @pytest.fixture(
@@ -82,20 +82,20 @@ def test_leaves_are_those_the_backend_reads(run):
 @pytest.mark.slow(optimised=False)
 def test_equals_bare_brax(run):
     """An action is the actuator's control; the pendulum's brax takes a third of it."""
-    env, _, (_, final, reward, terminated, _) = run
+    env, _, (actions, final, reward, terminated, _) = run
     scale = 3.0 if env.brax_name == "inverted_pendulum" else 1.0
     assert float(env.action_space().high[0]) == scale
-    bare, sample = env.wrapped, env.action_space().sample
+    bare, key_reset = env.wrapped, jax.random.split(KEY, 3)[0]  # As `played` has it.
 
-    def body(state, key):
-        after = bare.step(state, sample(jax.random.fold_in(key, 1)) / scale)
+    def body(state, action):
+        after = bare.step(state, action / scale)
         kept = ("pipeline_state", "obs", "reward", "done")
         state = state.replace(**{name: getattr(after, name) for name in kept})
         return state, (after.obs, after.reward, after.done)
 
-    keys = jax.random.split(KEY, 2 * LIMIT + 1)[:LIMIT]
     with adapter._quiet():
-        play = jax.jit(lambda: jax.lax.scan(body, bare.reset(KEY), keys)[1])
+        start = bare.reset(key_reset)
+        play = jax.jit(lambda: jax.lax.scan(body, start, actions[0, :LIMIT])[1])
         obs, bare_reward, done = (np.asarray(x) for x in play())
     first = int(done.argmax()) + 1 if done.any() else LIMIT
     assert first >= 3  # Something was compared.
@@ -146,8 +146,8 @@ def test_all_environments(name, backend):
     env = BraxEnvironment(name, backend, max_steps_in_episode=LIMIT)
     fields, lanes = _lanes(env.default_params)
     steps = jax.jit(jax.vmap(lambda p: _play(env, p, LIMIT + 1)))(lanes)
-    obs, final, reward, terminated, truncated = jax.tree.map(np.asarray, steps)
-    assert obs.shape[2:] == env.observation_space().shape
+    _, final, reward, terminated, truncated = jax.tree.map(np.asarray, steps)
+    assert final.shape[2:] == env.observation_space().shape
     assert np.isfinite(final[0]).all() and np.isfinite(reward[0]).all()
     assert not (terminated & truncated).any()
     assert (terminated | truncated)[0, :LIMIT].any()
@@ -200,7 +200,7 @@ def test_swimmer_has_the_backend_that_can_move_it():
 def test_an_environment_of_the_users_own_is_found_in_brax():
     env = envs.make("brax/slower", max_steps_in_episode=7)
     envs.check(env)
-    obs, _, reward, terminated, _ = _play(env, env.default_params, 10)
+    _, obs, reward, terminated, _ = _play(env, env.default_params, 10)
     np.testing.assert_array_equal(reward[1:4], obs[:3, 0])  # seen in the step before
     assert np.flatnonzero(terminated).tolist() == [4, 9]  # by what it counts itself
     assert envs.describe("brax/slower").source == "registered"

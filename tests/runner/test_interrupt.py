@@ -114,3 +114,15 @@ def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path)
         assert main(["train"]) == 128 + number
     monkeypatch.setattr(train, "main_train", lambda argv: 130)
     assert main(["train"]) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
+def test_a_signal_comes_again_where_its_exception_was_swallowed(number):
+    class Finalised:
+        def __del__(self):
+            send(number)
+
+    with pytest.raises(KeyboardInterrupt), interrupt.commanded() as status:
+        Finalised()
+        time.sleep(10)
+    assert status() == 128 + number
