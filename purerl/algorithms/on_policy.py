@@ -144,8 +144,9 @@ class Agent(NamedTuple):
     def samples_of(self, params: PyTree, rows: Any) -> Any:
         """Return samples `[N, ...]` of rows, whose `obs` is what the networks see."""
         if self.memory is None:
-            is_narrow = observe.are_truth_values(rows.obs)
-            return rows._replace(obs=rows.obs.astype(jnp.float32)) if is_narrow else rows
+            if observe.are_truth_values(rows.obs):
+                return rows._replace(obs=rows.obs.astype(jnp.float32))
+            return rows
         return flatten(self.memory.samples(params, rows))
 
 

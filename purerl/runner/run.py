@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -21,7 +21,6 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.memory import fitting_lanes, require_listing
 from purerl.execution.programs import (
     SEGMENTS,
@@ -58,6 +57,9 @@ from purerl.warm_start import (
     put_networks,
     taken_by,
 )
+
+if TYPE_CHECKING:
+    from purerl.execution.hosted import HostedCohort
 
 NETWORKS = "networks"
 _BY_FOLDER = "--from-parts {part}, or purerl.Start(folder, '{part}')"
@@ -427,7 +429,7 @@ class RunLoop:
             diverged_at=self.records.diverged_at,
         )
 
-    def _segments(self, cohort: Cohort | HostedCohort) -> int:
+    def _segments(self, cohort: "Cohort | HostedCohort") -> int:
         """Train segment by segment, and save now and then; the last update."""
         session, reporter = self.session, self.session.reporter
 
@@ -450,7 +452,7 @@ class RunLoop:
             self._save(cohort, is_last=asked or cohort.update >= self.total)
         return update
 
-    def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
+    def _save(self, cohort: "Cohort | HostedCohort", is_last: bool) -> None:
         """Write a checkpoint if one is due; the last one always is."""
 
         def write() -> None:
@@ -459,11 +461,14 @@ class RunLoop:
 
         self.session.save(cohort.update, write, force=is_last)
 
-    def _cohort(self) -> Cohort | HostedCohort:
+    def _cohort(self) -> "Cohort | HostedCohort":
         """Return the agents and their program."""
         members, options = every({}, 1, self.seeds), self.options
         assert options.lanes and options.segment_updates  # They are open no more.
         if self.bound.env.on_host:
+            # It loads gymnasium, which only such environments need.
+            from purerl.execution.hosted import HostedCohort, HostedProgram
+
             program = current_cache().share(
                 self.bound, (HostedProgram,), lambda: HostedProgram(self.bound)
             )
@@ -493,9 +498,9 @@ class RunLoop:
             f"{manifest.evaluations(self.bound)}, on {device.device_kind} ({where})"
         )
 
-    def _save_after(self, error: Exception, cohort: Cohort | HostedCohort) -> None:
+    def _save_after(self, error: Exception, cohort: "Cohort | HostedCohort") -> None:
         """Save what was done before an environment of the host failed, and say so."""
-        if not isinstance(cohort, HostedCohort) or cohort.failed is None:
+        if isinstance(cohort, Cohort) or cohort.failed is None:
             return
         seed, update = self.seeds[cohort.failed[0]], cohort.failed[1]
         notes = [

@@ -3,18 +3,24 @@
 A critic that sees other keys than an actor with a memory: `test_recurrent_critic.py`.
 """
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import purerl
-from purerl import networks
+from purerl import envs, networks
+from purerl.accelerator.kernels import traced_for
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import entry_of, mpo, policy_gradient, sac, td3
 from purerl.config import ConfigError
+from purerl.envs.spaces import Box
+from purerl.envs.wrappers import ObservationWrapper
 from purerl.networks import observe
-from tests import boxes
+from tests import boxes, terms
 from tests.helpers import assert_close, assert_same_bits, slow_but, tiny_config
 
 RECURRENT = purerl.RecurrentPPOConfig(
@@ -63,6 +69,42 @@ def test_a_vector_in_parts_is_learned_from_as_the_vector(name):
     packed_obs = jax.vmap(boxes.pack)(obs)
     again = purerl.make_policy(packed, two.state)
     np.testing.assert_array_equal(policy(obs), again(packed_obs))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Signs(ObservationWrapper):
+    """Whether each number is positive, as a truth value or as another type's."""
+
+    env: Any
+    dtype: Any
+
+    def observe(self, obs, state, params):
+        return (obs > 0).astype(self.dtype)
+
+    def observation_space(self, params=None):
+        return Box(0, 1, (4,), self.dtype)
+
+
+SEEN_AS_BITS = {
+    "ppo": tiny_config(),
+    "ppo-two-layers": tiny_config(hidden_sizes=(8, 8)),
+    "ppo-own-term": tiny_config(extra_loss=terms.Near(coef=0.5)),
+    "vpg": purerl.VPGConfig(num_envs=2, num_steps=16, total_timesteps=320),
+    "pqn": purerl.PQNConfig(num_envs=2, num_steps=16, total_timesteps=320),
+    "recurrent_ppo": RECURRENT.replace(normalize_observations=False),
+}
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", slow_but(SEEN_AS_BITS, "ppo"))
+def test_truth_values_are_learned_from_as_numbers(name, platform):
+    """Rollouts keep them as they are; minibatches, terms and networks see numbers."""
+    cartpole, config = envs.make("CartPole-v1"), SEEN_AS_BITS[name]
+    kinds = [config.replace(env=Signs(cartpole, x)) for x in (bool, jnp.float32)]
+    with traced_for(platform):
+        one, two = (jax.jit(purerl.make_train(c))(jax.random.key(0)) for c in kinds)
+    assert_close(one.state.params, two.state.params, rtol=1e-4, atol=1e-6)
+    assert_close(one[1:], two[1:], rtol=1e-3, atol=1e-5)
 
 
 CRITICS = {"actor_keys": ("obs",), "critic_keys": ("obs", "state")}
