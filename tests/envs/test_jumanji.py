@@ -115,8 +115,9 @@ def _options(name):
 @pytest.mark.slow(optimised=False)
 @pytest.mark.parametrize("name", envs.registry.JUMANJI_NAMES)
 def test_episodes_are_jumanjis_own(name):
+    jumanji = pytest.importorskip("jumanji")
     env = make(f"jumanji/{name}", **_options(name))
-    bare = pytest.importorskip("jumanji").make(name, **_options(name))
+    bare = jumanji.make(name, **_options(name))
     params = env.default_params.replace(max_steps_in_episode=STEPS)
     space = env.observation_space(params)
 

@@ -85,7 +85,7 @@ CONFIGS = {
     "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
     "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
     "sac_memory": purerl.SACConfig(
-        **{**REPLAY, "num_steps": 1, "rounds_per_update": 4},
+        **{**REPLAY, "num_steps": 1, "rounds_per_update": 4, "batch_size": 12},
         learning_rate=1e-2,
         memory="gru",
         memory_size=4,
