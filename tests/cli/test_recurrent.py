@@ -41,7 +41,7 @@ def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
     # Large matrices, and biases of 0, which would drown CartPole's small observations.
     saved, rng = load_run(folder), np.random.default_rng(0)
     params = jax.tree.map(
-        lambda x: (x.ndim > 2) * rng.normal(0, 1, x.shape).astype(np.float32),
+        lambda x: (x.ndim > 2) * rng.normal(0, 3, x.shape).astype(np.float32),
         saved.state.params,
     )
     saved = saved._replace(state=saved.state._replace(params=params))

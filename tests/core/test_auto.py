@@ -128,8 +128,10 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert (stored["entropy_coef"], stored["normalize_rewards"]) == (0.0, True)
     assert serialise.from_yaml(folder / "config.yaml") == result.config
     said = capsys.readouterr().err
-    assert "entropy_coef=0, " in said and "normalize_observations=True" in said
-    assert "(3 asked for, affordable within eval_share=0" in said
+    found = "normalize_observations=True, sequence_length=16, entropy_coef=0"
+    assert f"auto: {found}, normalize_rewards=True" in said
+    assert "1 evaluation of 2 episodes of at most 20 steps" in said
+    assert "(3 asked for, affordable within eval_share=0)" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
         manifest.open_run(folder, bind(again).config, (0,), RunOptions(again))

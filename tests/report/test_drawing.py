@@ -290,6 +290,8 @@ def test_every_environment_is_drawn_from_its_own_states(name):
         drawing.fitted(found.draw(*jax.tree.map(lambda x, at=at: x[at], moments)))
         for at in (0, 2, 20, 49)
     ]
+    # As large as fits, and of the drawing's own shape: a square one is 240 x 240.
+    assert all(p.width <= 320 and p.height <= 240 for p in pictures)
     assert all(p.width == 320 or p.height == 240 for p in pictures)
     if name not in ("SimpleBandit-bsuite", "KArmedBandit-v0"):  # Nothing changes.
         assert len({picture.tobytes() for picture in pictures}) > 1

@@ -59,10 +59,10 @@ def test_agents_that_do_not_fit_together_are_said_before_they_are_made(
     config, options = tiny_config(), {"lanes": 2, "segment_updates": 3}
     state = make_segment(bind(config)).init
     one = memory.least_bytes(jax.eval_shape(state, jax.random.key(0)))
-    monkeypatch.setattr(memory, "available_memory", lambda: 4.0 * one)
+    monkeypatch.setattr(memory, "available_memory", lambda: 16.5 * one)
     out = tmp_path / "x"
     for _ in range(2):  # the folder is not taken by the first one
-        with pytest.raises(ConfigError, match="memory: 16 agents need at least"):
+        with pytest.raises(ConfigError, match="memory: 16 agents at once need"):
             purerl.run(config, seeds=16, out=out, progress=False, **options)
     monkeypatch.undo()
     result = purerl.run(config, seeds=16, out=out, progress=False, **options)

@@ -36,7 +36,7 @@ def test_the_size_of_chunks(tiny, whole, blocks, monkeypatch):
 def test_one_worker_and_workers_on_two_devices(tiny, whole, monkeypatch, devices):
     # The host is split in two devices: another executable, compiled for the second.
     spread = [Worker(one, i) for i, one in enumerate(jax.local_devices()[:devices])]
-    assert len(spread) == devices
+    assert len(spread) == devices and len(loop.make_workers()) == 2
     monkeypatch.setattr(loop, "make_workers", lambda: spread)
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
