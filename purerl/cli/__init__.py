@@ -139,6 +139,7 @@ def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     from purerl.config import ConfigError
+    from purerl.runner.interrupt import heard
 
     try:
         if modules:
@@ -146,7 +147,8 @@ def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
             importlib.import_module("purerl.cli.settings").load(modules)
         module = next(module for module, names in MODULES.items() if name in names)
         commands = importlib.import_module(f"purerl.cli.{module}")
-        status = getattr(commands, f"main_{name}")(rest)
+        with heard():
+            status = getattr(commands, f"main_{name}")(rest)
         sys.stdout.flush()
         return status
     except ConfigError as error:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from purerl.execution.format import say
 
@@ -26,9 +26,9 @@ ENDING = tuple(
 
 
 class _Last:
-    """The last of these signals in this process, and when it came."""
+    """The last of these signals in this process, when it came, if it was raised."""
 
-    number, when = signal.SIGINT, -math.inf
+    number, when, is_raised = signal.SIGINT, -math.inf, False
 
 
 class Interrupt:
@@ -70,8 +70,8 @@ class Interrupt:
             os.kill(os.getpid(), number)
         elif self._was_asked or (self.asked and not is_ending):
             if not (is_ending and _is_repeated()):
-                _Last.number, self.insisted = signal.Signals(number), True
-                raise KeyboardInterrupt
+                self.insisted = True
+                _interrupt(number)
         else:
             _Last.number, self._was_asked = signal.Signals(number), True
             if is_ending:
@@ -96,9 +96,16 @@ def _is_repeated() -> bool:
 
 def _raise(number: int, frame: FrameType | None) -> None:
     del frame
+    if number == signal.SIGINT:
+        _interrupt(number)
     if not _is_repeated():
-        _Last.number, _Last.when = signal.Signals(number), time.monotonic()
-        raise KeyboardInterrupt
+        _Last.when = time.monotonic()
+        _interrupt(number)
+
+
+def _interrupt(number: int) -> NoReturn:
+    _Last.number, _Last.is_raised = signal.Signals(number), True
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -111,12 +118,12 @@ def commanded() -> Iterator[Callable[[], int]]:
     Yields:
         A function that returns the status of a command that a signal has stopped.
     """
-    _Last.number, _Last.when = signal.SIGINT, -math.inf
-    old = (
-        {number: signal.signal(number, _raise) for number in _ours()}
-        if (threading.current_thread() is threading.main_thread())
-        else {}
-    )
+    _Last.number, _Last.when, _Last.is_raised = signal.SIGINT, -math.inf, False
+    old = {}
+    if threading.current_thread() is threading.main_thread():
+        is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        for number in [signal.SIGINT] * is_pythons + _ours():
+            old[number] = signal.signal(number, _raise)
     hook = sys.unraisablehook
 
     def repeat(swallowed: Any) -> None:
@@ -133,3 +140,18 @@ def commanded() -> Iterator[Callable[[], int]]:
         sys.unraisablehook = hook
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Raise KeyboardInterrupt where a library made another error of a signal's.
+
+    Compiled libraries, such as matplotlib's, answer any exception in a conversion with
+    one of their own.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _Last.is_raised:
+            raise KeyboardInterrupt from error
+        raise

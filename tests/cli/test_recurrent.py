@@ -20,7 +20,6 @@ SHARED = {
     "learning_rate": 3e-2,
     "num_evaluations": 1,
     "eval_episodes": 2,
-    "eval_max_steps": 20,
 }
 CONFIG = purerl.RecurrentPPOConfig(
     num_steps=16, num_epochs=2, num_minibatches=2, **SHARED

@@ -109,7 +109,13 @@ def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path)
     def cut(argv):
         send(number)
 
-    for call in (stopped, cut):
+    def turned_into_another_error(argv):
+        try:
+            send(number)
+        except KeyboardInterrupt:
+            raise ValueError("Invalid affine transformation matrix") from None
+
+    for call in (stopped, cut, turned_into_another_error):
         monkeypatch.setattr(train, "main_train", call)
         assert main(["train"]) == 128 + number
     monkeypatch.setattr(train, "main_train", lambda argv: 130)
