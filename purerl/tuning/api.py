@@ -91,6 +91,8 @@ class StudyLoop:
                 if is_done and self.options.holdout_seeds and not session.is_stopped:
                     holdout = self._hold_out(study)
                 result = self._result(study, is_done, holdout)
+            if is_done and all(row.state == "refused" for row in result.rows):
+                raise ConfigError(result.rows[0].note)
             files = results.told(*about, (), result.finished).files
             session.close(result.finished, files)
         return result
@@ -278,6 +280,7 @@ def tune(asked: TuneOptions) -> TuneResult:
     Raises:
         ConfigError: an axis, value or option that cannot be, a study of other
             settings (with what differs), Optuna missing; before anything is trained.
+            After the search: every trial was refused, with the first one's reason.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError(
