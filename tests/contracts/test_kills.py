@@ -36,10 +36,6 @@ DQN = (
 )
 AXIS = "--axis learning_rate=loguniform(1e-4,1e-2)"
 OFTEN = "--checkpoint-seconds 0"
-EVOLVE = (
-    f"evolve {TINY} {OFTEN} --total-timesteps 3200 --evolve gamma --population 4 "
-    "--generations 12 --snapshot-every 2"
-)
 GO_ON = f"--resume {{out}} {OFTEN} --no-progress"
 MODULE = "--import tests.terms"  # a term of the user's own in the loss
 COMMANDS = {
@@ -53,8 +49,8 @@ COMMANDS = {
     "--ready-updates 100",
     "halving": f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "
     "--min-updates 125",
-    "evolve": EVOLVE,
-    "evolve/resume": EVOLVE,
+    "evolve": f"evolve {TINY} {OFTEN} --total-timesteps 3200 --evolve gamma "
+    "--population 4 --generations 12 --snapshot-every 2",
     "tune": f"tune {TINY} {AXIS} --total-timesteps 6400 --trials 12 --batch 2 "
     "--seeds 1 --holdout-seeds 2",
     "compare": f"compare {TINY} --total-timesteps 16000 --seeds 4 --setting one: "
@@ -65,7 +61,6 @@ AGAIN = {
     "train": f"train {GO_ON}",
     "train/dqn": f"train {GO_ON}",
     "train/own-term": f"train {GO_ON} {MODULE}",
-    "evolve/resume": f"evolve {GO_ON}",
 }
 CHILD = """
     import sys, jax
@@ -189,7 +184,20 @@ def contents(out: Path):
         found = {n: x for n, x in found.items() if not n.startswith("checkpoints/")}
         last = checkpoint.steps(runs)[-1]
         found["checkpoint"] = checkpoint.restore(runs, last)
+    if (out / "chunks").exists():  # Where a sweep cuts its members is a matter of time.
+        found = {n: x for n, x in found.items() if not n.startswith("chunks/")}
+        found["members"] = members(out / "chunks")
     return {name: content for name, content in found.items() if content is not None}
+
+
+def members(chunks):
+    found = {}
+    for path in chunks.glob("*.npz"):
+        arrays = read(path)
+        ids = json.loads(bytes(arrays.pop("members")))["ids"]
+        for row, member in enumerate(ids):
+            found[member] = {name: rows[row] for name, rows in arrays.items()}
+    return found
 
 
 def read(path):
