@@ -162,8 +162,9 @@ def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
             raise
         say(f"purerl {name}: {what}")
         return 2
-    except KeyboardInterrupt:
-        say(f"purerl {name}: stopped")
+    except KeyboardInterrupt as stop:
+        cause = f" ({stop.__cause__!r})" if stop.__cause__ else ""
+        say(f"purerl {name}: stopped{cause}")
         return STOPPED
     except (RuntimeError, AssertionError) as error:
         from purerl.cli.settings import backend_problem

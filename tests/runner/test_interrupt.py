@@ -98,7 +98,7 @@ def test_a_forked_child_ends():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
-def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path):
+def test_the_status_of_a_command_names_the_signal(number, monkeypatch, capsys):
     from purerl.cli import train
 
     def stopped(argv):
@@ -118,6 +118,7 @@ def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path)
     for call in (stopped, cut, turned_into_another_error):
         monkeypatch.setattr(train, "main_train", call)
         assert main(["train"]) == 128 + number
+    assert "stopped (ValueError('Invalid affine" in capsys.readouterr().err
     monkeypatch.setattr(train, "main_train", lambda argv: 130)
     assert main(["train"]) == 130
 
