@@ -9,9 +9,10 @@ that goes on, or by `purerl track`.
 
 `trackers.json` holds, by the tracker's name: `id`, under which it goes on; `options`,
 which make it again; `status`, with which it was closed (empty before); `told`, which
-pieces it has, as ranges; `total`, how many there are, where that is known. Where pieces
-that it was told no longer hold, `replaces` stands in place of `id`: the tracker then
-begins anew.
+pieces it has, as ranges; `total`, how many there are, where that is known; `folder`,
+which tells a copy of a folder that is still there: what both tell would mix. A copy
+begins anew, and so does a tracker with pieces that no longer hold: `replaces` then
+stands in place of `id`.
 """
 
 import contextlib
@@ -284,9 +285,13 @@ class Group:
                 notify(f"tracker {name!r} has everything of {run.folder} already.")
                 self._writers.remove(writer)
                 continue
-            if run.is_sweep and is_fixed and known.get("total", total) != total:
-                known = {}
-            entries.append(known)
+            is_other = run.is_sweep and is_fixed and known.get("total", total) != total
+            if original := _original(known, name, run.folder):
+                notify(
+                    f"tracker {name!r} begins anew: {run.folder} is a copy of "
+                    f"{original}, whose run stays as it is."
+                )
+            entries.append(_anew(known) if known and (is_other or original) else known)
         try:
             for writer, known in zip(self._writers, entries, strict=True):
                 writer.begin(run, known)
@@ -449,6 +454,7 @@ class Group:
                     "options": plain_options(tracker),
                     "total": self._total,
                     "status": writer.status,
+                    "folder": str(folder.resolve()),
                 }
                 known = stored.get(name, {})
                 if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
@@ -537,12 +543,26 @@ def begin_anew(folder: Path, updates: int) -> None:
     stored = load_stored(folder)
     for name, entry in stored.items():
         if len(told_in(entry)) > updates:
-            stored[name] = {
-                "options": entry["options"],
-                "replaces": entry.get("id") or entry.get("replaces"),
-            }
+            stored[name] = _anew(entry)
     if stored:
         write_json(folder / TRACKERS_FILE, stored)
+
+
+def _anew(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of `trackers.json` with which a tracker begins anew."""
+    replaces = entry.get("id") or entry.get("replaces")
+    return {"options": entry["options"], "replaces": replaces}
+
+
+def _original(entry: Mapping[str, Any], name: str, folder: Path | None) -> Path | None:
+    """The folder of which one is a copy, if it is still there with the same entry."""
+    if folder is None or "folder" not in entry:
+        return None
+    there = Path(entry["folder"])
+    with contextlib.suppress(ConfigError, OSError):
+        is_same = load_stored(there).get(name, {}).get("id") == entry["id"]
+        return there if is_same and not there.samefile(folder) else None
+    return None
 
 
 def told_in(entry: Mapping[str, Any]) -> set[int]:
