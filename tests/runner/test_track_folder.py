@@ -166,7 +166,8 @@ def test_tensorboard_elsewhere_goes_on_with_a_run_of_another_name(tmp_path):
 def test_tensorboard_has_the_members_of_a_longer_sweep_once(tmp_path):
     def tell(total):
         told = Group([TensorBoardTracker()], in_threads=False)
-        told.begin(RUN._replace(folder=tmp_path, is_sweep=True), print, total)
+        run = RUN._replace(folder=tmp_path, is_sweep=True)
+        told.begin(run, print, total, members=total)
         members = {n: Member(f"x={n}", None, {"x": n}) for n in range(total)}
         rows = [{**at(1), "loss": 0.5}]
         told.add(members, lambda: [ended(n, x, rows) for n, x in members.items()])

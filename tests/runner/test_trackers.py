@@ -148,7 +148,7 @@ def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
     assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
     assert new.told == [("train", 0, 1), ("train", 0, 2)]
     entry = {"id": "b", "told": [[0, 1]], "status": "finished", "options": {}}
-    entry |= {"total": None, "folder": str(tmp_path.resolve())}
+    entry |= {"total": None, "members": 0, "folder": str(tmp_path.resolve())}
     assert load_stored(tmp_path)["keeps"] == entry
 
 
@@ -177,7 +177,7 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
     entry = {"id": "a", "told": [[0, 1]], "status": "interrupted", "options": {}}
-    entry |= {"total": None, "folder": str(tmp_path.resolve())}
+    entry |= {"total": None, "members": 0, "folder": str(tmp_path.resolve())}
     assert load_stored(tmp_path) == {"keeps": entry}
 
     again, new = Keeps(), Keeps()
