@@ -95,9 +95,7 @@ class GymnasiumEnvironment(HostEnvironment):
                 given.setdefault("context", "spawn")
             given["autoreset_mode"] = AutoresetMode.SAME_STEP
             options["vector_kwargs"] = given
-            # An environment may write the next episode into the array that it handed
-            # out, and the last observation of the one before is looked at afterwards.
-            options["wrappers"] = [_own_observations]
+            options["wrappers"] = [_Outcomes]
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
         with _deaf_children(self._mode):
             return made(self.name, make)
@@ -204,8 +202,17 @@ def _deaf_children(mode: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _own_observations(env: gymnasium.Env) -> gymnasium.Env:
-    """The environment, handing out arrays that it does not write into again."""
-    return gymnasium.wrappers.TransformObservation(
-        env, copy.deepcopy, env.observation_space
-    )
+class _Outcomes(gymnasium.Wrapper):
+    """An environment that hands out what is learned from alone, in arrays of its own.
+
+    It may write the next episode into the array that it handed out, and the last
+    observation of the one before is looked at afterwards. Nobody reads infos here, and
+    Gymnasium's vectors cannot stack all of them.
+    """
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        return copy.deepcopy(self.env.reset(**options)[0]), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, _ = self.env.step(action)
+        return copy.deepcopy(obs), reward, terminated, truncated, {}

@@ -116,10 +116,12 @@ def main_export(
 
 def _log(run: Path, uri: str | None, folder: Path) -> str:
     """Keep the policy in MLflow, with the run where the store has it."""
-    known = load_stored(run).get("mlflow")
-    if known is None or (uri and absolute(uri) != known["options"]["uri"]):
-        return log_policy(folder, uri=uri)
-    return log_policy(folder, run_id=known["id"], uri=known["options"]["uri"])
+    known = load_stored(run).get("mlflow", {})
+    store = known.get("options", {}).get("uri")
+    is_there = uri is None or absolute(uri) == store
+    # A run of MLflow whose rows no longer hold has no identity here.
+    id = known.get("id") if is_there else None
+    return log_policy(folder, run_id=id, uri=uri or store)
 
 
 # Pages and pictures.

@@ -9,7 +9,9 @@ comparison.png    a picture of the learning curves
 
 import csv
 import io
+import json
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -443,12 +445,15 @@ class Comparison(Shown):
         """Return what trackers are told: a nested run per environment and setting."""
         config = next(iter(self.about["environments"].values()))
         name = name_of(self.out, KIND)
+        # Of each call of one folder the settings may be others.
+        known = [self.about["environments"], self.about["settings"]]
         return Told(
             TrackedRun(name, config, {}, self.out, is_sweep=True, kind=KIND),
             len(self.environments) * len(self.settings),
             lambda group: self.tell(group, list(self.found)),
             files_of(self.out, comparison=(folders.MANIFEST, *FILES)),
             self.finished,
+            zlib.crc32(json.dumps(known, default=str).encode()),
         )
 
     def tell(self, group: Group, places: Sequence[tuple[str, str]]) -> None:

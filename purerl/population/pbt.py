@@ -24,6 +24,7 @@ from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, required
 from purerl.search.drive import drive
+from purerl.search.fitness import FINAL_RETURN
 from purerl.storage import folders
 from purerl.sweeps.groups import first_values
 from purerl.train import check_may_move
@@ -181,9 +182,16 @@ class PBTResult(common.Result):
         return xr.Dataset(variables, coords=coords)
 
     def draw(self, ax: Any = None) -> plots.Picture:
-        """Draw every member's score after every round, the best lineage bold."""
-        lineages = {best.seed: best.lineage for best in self.best_of_each()}
-        return plots.population_scores(self.dataset, lineages, ax)
+        """Draw every member's score after every round, the best lineage bold.
+
+        Where some rounds were judged by an evaluation and the others by returns in
+        training, they make no one curve: those with an evaluation are drawn.
+        """
+        shown = np.array(["episode_return" in x.outcome.evaluation for x in self.steps])
+        if self.options["fitness"] != FINAL_RETURN or not shown.any():
+            shown[:] = True
+        lineages = {best.seed: best.lineage[shown] for best in self.best_of_each()}
+        return plots.population_scores(self.dataset.isel(round=shown), lineages, ax)
 
     def columns(self) -> Any:
         """Return a row per member and round, with hyperparameters and score."""

@@ -121,7 +121,7 @@ def read_run(folder: Path) -> RunResult:
     without agents.
 
     Raises:
-        ConfigError: as of `read_result`, or there is no checkpoint.
+        ConfigError: as of `read_result`, or the checkpoints of a finished run are lost.
     """
     curves, stored = read_result(folder), manifest.load_run(folder)
     try:
@@ -130,6 +130,9 @@ def read_run(folder: Path) -> RunResult:
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
         return curves
+    if not steps(folder / "checkpoints"):  # It has begun, and saved nothing yet.
+        folders.refuse_lost_checkpoints(folder)
+        return curves._replace(config=config, finished=False)
     saved = load_run(folder, config)
     state = saved.state if saved.finished else None
     return curves._replace(config=config, state=state, finished=saved.finished)

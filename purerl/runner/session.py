@@ -110,7 +110,7 @@ class Session:
         """
         if self.trackers:
             told, notify = make(), self.reporter.notify
-            self.trackers.begin(told.run, notify, told.total, told.is_fixed)
+            self.trackers.begin(told.run, notify, told.total, told.members)
             told.tell(self.trackers)
 
     def is_due(self, number: int) -> bool:

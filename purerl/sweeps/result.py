@@ -3,6 +3,8 @@
 import contextlib
 import json
 import math
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -390,7 +392,8 @@ class SweepResult(Shown):
             sweep=(folders.CONFIG, folders.MANIFEST),
         )
         total = sum(map(len, self.ids))
-        return Told(run, total, self.tell_folder, files, self.finished)
+        members = zlib.crc32(json.dumps(self.ids).encode())
+        return Told(run, total, self.tell_folder, files, self.finished, members)
 
     def tell_folder(self, group: Group) -> None:
         """Tell trackers what any process or call has trained into the folder."""
@@ -422,11 +425,24 @@ class SweepResult(Shown):
         """The label of every point by axis."""
         return {n: column(self.design.points, n) for n in self.design.names}
 
+    @cached_property
+    def _values(self) -> list[dict[str, Any]]:
+        """The labels of every point, by axis."""
+        names = self._labels.items()
+        return [{n: x[place] for n, x in names} for place in range(len(self.ids))]
+
+    @cached_property
+    def _alike(self) -> Counter[str]:
+        """How many points are written alike: numbers are rounded, and draws equal."""
+        return Counter(map(labels.in_a_line, self._values))
+
     def _member(self, number: int) -> Member:
         place, seed = divmod(number, len(self.seeds))
-        values = {name: values[place] for name, values in self._labels.items()}
-        agent = self.seeds[seed]
-        return Member(labels.in_a_line({**values, "seed": agent}), agent, values)
+        values, agent = self._values[place], self.seeds[seed]
+        name = labels.in_a_line({**values, "seed": agent})
+        if self._alike[labels.in_a_line(values)] > 1:
+            name += f", point={place}"
+        return Member(name, agent, values)
 
     def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Piece:
         rows = [

@@ -361,7 +361,6 @@ def told(
         lambda group: tell(group, rows),
         files,
         is_finished,
-        is_fixed=False,
     )
 
 

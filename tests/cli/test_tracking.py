@@ -3,9 +3,10 @@
 import pytest
 
 from purerl import serialise
-from purerl.cli import main
+from purerl.cli import main, results
 from purerl.runner.rows import by_member, read_rows
-from purerl.runner.trackers.group import load_stored
+from purerl.runner.trackers.group import begin_anew, load_stored
+from purerl.storage.files import write_json
 from tests.helpers import tiny_config
 from tests.runner.tracked import WARNINGS, event_scalars
 
@@ -39,3 +40,20 @@ def test_track_by_name_and_afterwards(tmp_path, capsys):
     history = client.get_metric_history(run.info.run_id, "train/entropy")
     assert len(history) == len(rows)
     assert set(load_stored(out)) == {"mlflow", "tensorboard"}
+
+
+def test_a_policy_of_a_run_that_mlflow_begins_anew_is_kept_in_its_store(
+    tmp_path, monkeypatch
+):
+    """After an extension without trackers the run of MLflow is another one's."""
+    kept = []
+    monkeypatch.setattr(results, "log_policy", lambda *_, **where: kept.append(where))
+    entry = {"id": "a", "told": [[0, 2]], "options": {"uri": "sqlite:////m.db"}}
+    write_json(tmp_path / "trackers.json", {"mlflow": entry})
+    results._log(tmp_path, None, tmp_path)
+    results._log(tmp_path, "http://host", tmp_path)
+    begin_anew(tmp_path, 1)
+    results._log(tmp_path, None, tmp_path)
+    ids = [(where["run_id"], where["uri"]) for where in kept]
+    here = "sqlite:////m.db"
+    assert ids == [("a", here), (None, "http://host"), (None, here)]

@@ -13,8 +13,8 @@ CONFIG = tiny_table()
 SETTINGS = {"slow": {"learning_rate": 1e-3}, "long": {"num_steps": 32}}
 
 
-def compare(out, tracker):
-    return purerl.compare(CONFIG, SETTINGS, out=out, trackers=[tracker], **SMALL)
+def compare(out, tracker, settings=SETTINGS):
+    return purerl.compare(CONFIG, settings, out=out, trackers=[tracker], **SMALL)
 
 
 def check(told, result):
@@ -54,3 +54,17 @@ def test_settings_are_told_as_they_end_and_the_others_when_it_goes_on(
     second.rows |= first.rows
     second.members |= first.members
     check(second, result)
+
+
+def test_a_setting_in_the_place_of_another_is_told(tmp_path):
+    """A tracker took it for the one whose number it has, and had everything already."""
+    first, second, third = Told(), Told(), Told()
+    compare(tmp_path, first)
+    other = {"slow": SETTINGS["slow"], "fast": {"learning_rate": 1e-2}}
+    compare(tmp_path, second, other)
+    assert second.run.id is None and second.run.replaces == "there"
+    for tracker, names in ((first, SETTINGS), (second, other)):
+        told = {n: member.params["setting"] for n, member in tracker.members.items()}
+        assert told == dict(enumerate(names)) and sorted(tracker.ended) == [0, 1]
+    compare(tmp_path, third, other)
+    assert not third.members  # The tracker has them.

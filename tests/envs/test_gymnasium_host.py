@@ -1,5 +1,7 @@
 """Gymnasium's environments as training on the host sees them."""
 
+import itertools
+
 import chex
 import gymnasium
 import jax
@@ -32,7 +34,12 @@ SPACES = spaces.Dict(
 
 
 class Everything(gymnasium.Env):
-    """Observations of all kinds, counted on by the actions; ends after two steps."""
+    """Observations of all kinds, counted on by the actions; ends after two steps.
+
+    Its infos have another length each time, so that no vector can stack them.
+    """
+
+    lengths = itertools.count()
 
     observation_space = SPACES
 
@@ -52,13 +59,14 @@ class Everything(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.time = 0
-        return self._obs(), {}
+        return self._obs(), {"path": np.zeros(next(self.lengths))}
 
     def step(self, action):
         assert self.action_space.contains(action), action
         self.taken.append(action)
         self.time += 1
-        return self._obs(), float(np.sum(action)), False, self.time == 2, {}
+        info = {"path": np.zeros(next(self.lengths))}
+        return self._obs(), float(np.sum(action)), False, self.time == 2, info
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -128,6 +128,18 @@ def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, 
     assert again.train["episode_return"].shape == (1, 3, 5)
 
 
+def test_a_picture_does_not_join_evaluations_and_returns_in_training(tiny, axes):
+    config, fitness = tiny.replace(num_evaluations=2, eval_share=1.0), "final_return"
+    result = search(config, axes, fitness=fitness, population=2)
+    known = [bool(step.outcome.evaluation) for step in result.steps]
+    assert known == [False, False, True, False, True]  # After updates 10 and 20.
+    *members, best = np.ravel(result.plot()[1])[0].get_lines()
+    for line in (*members, best):
+        np.testing.assert_array_equal(line.get_xdata(), [12, 20])
+    played = result.steps[-1].outcome.evaluation["episode_return"][:, -1].mean(-1)
+    assert best.get_ydata()[-1] == max(played)
+
+
 def test_an_extended_search_keeps_what_auto_stood_for(tmp_path):
     """Exploration decays over the steps of the first run, and so it does in both."""
     config = purerl.DQNConfig(

@@ -52,6 +52,16 @@ def test_a_run_that_is_stopped_without_a_folder_has_its_agents(tiny, capsys):
     assert "no out folder), and the agents are in the result alone" in said
 
 
+def test_a_run_is_read_before_its_first_checkpoint(tiny, tmp_path):
+    found = []
+    reads = Acts(SEGMENT, lambda tracker: found.append(purerl.load(tmp_path)))
+    run_tiny(tiny, out=tmp_path, trackers=[reads], checkpoint_seconds=1e9)
+    (begun,) = found
+    assert (begun.update, begun.finished, begun.state) == (0, False, None)
+    np.testing.assert_array_equal(begun.metrics["update"], [[SEGMENT]])
+    assert purerl.load(tmp_path).finished
+
+
 def test_a_run_that_was_stopped_before_its_first_evaluation_says_so(tiny, tmp_path):
     stopped = run_tiny(tiny, out=tmp_path / "run", trackers=[Acts(SEGMENT, stop)])
     for result in (stopped, purerl.load(tmp_path / "run")):

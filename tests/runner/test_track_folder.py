@@ -9,14 +9,14 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.runner.trackers.base import Member, TrackedRun
-from purerl.runner.trackers.group import told_in
+from purerl.runner.trackers.base import Member, TrackedRun, ended
+from purerl.runner.trackers.group import Group, begin_anew, told_in
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, connect
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage.files import write_json
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
-from .told import Acts, Keeps, kill
+from .told import RUN, Acts, Keeps, at, kill
 from .tracked import WARNINGS, event_scalars, events, expected, mlflow_history
 
 pytestmark = WARNINGS
@@ -132,6 +132,52 @@ def test_no_event_file_stays_open_and_a_row_is_one_event(tmp_path):
     # The first record says of which version the file is.
     assert len(list(events(tmp_path / "run" / "seed=1"))) == 1 + 1
     tracker.close()
+
+
+def losses(folder, updates, logs=None):
+    """Tell TensorBoard a loss for each update, and return what it shows of them."""
+    told = Group([tracker := TensorBoardTracker(logs)], in_threads=False)
+    told.begin(RUN._replace(folder=folder, name=folder.name), print)
+    told.tell((0, {**at(update), "loss": update}) for update in updates)
+    told.close("finished")
+    return event_scalars(tracker.root / "seed=0")["train/loss"]
+
+
+def test_tensorboard_has_every_row_once_wherever_the_folder_is(tmp_path):
+    one, copied, moved = (tmp_path / name for name in ("one", "copied", "moved"))
+    one.mkdir()
+    assert losses(one, (1, 2, 3)) == [(32, 1), (64, 2), (96, 3)]
+    shutil.copytree(one, copied)
+    assert losses(copied, (1, 2, 3, 4)) == [(32, 1), (64, 2), (96, 3), (128, 4)]
+    one.rename(moved)
+    begin_anew(moved, 1)  # It is extended, and its rows are others from there on.
+    assert losses(moved, (1, 5)) == [(32, 1), (160, 5)]
+
+
+def test_tensorboard_elsewhere_goes_on_with_a_run_of_another_name(tmp_path):
+    one, moved, logs = (tmp_path / name for name in ("one", "moved", "logs"))
+    one.mkdir()
+    losses(one, (1, 2), logs)
+    one.rename(moved)
+    assert losses(moved, (1, 2, 3), logs) == [(32, 1), (64, 2), (96, 3)]
+    assert [path.name for path in logs.iterdir()] == ["one"]
+
+
+def test_tensorboard_has_the_members_of_a_longer_sweep_once(tmp_path):
+    def tell(total):
+        told = Group([TensorBoardTracker()], in_threads=False)
+        run = RUN._replace(folder=tmp_path, is_sweep=True)
+        told.begin(run, print, total, members=total)
+        members = {n: Member(f"x={n}", None, {"x": n}) for n in range(total)}
+        rows = [{**at(1), "loss": 0.5}]
+        told.add(members, lambda: [ended(n, x, rows) for n, x in members.items()])
+        told.close("finished")
+
+    tell(1)
+    tell(2)
+    for n in range(2):
+        found = event_scalars(tmp_path / "tensorboard" / f"x={n}")
+        assert found == {"train/loss": [(32, 0.5)]}
 
 
 def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):

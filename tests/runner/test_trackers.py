@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -147,7 +148,26 @@ def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
     assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
     assert new.told == [("train", 0, 1), ("train", 0, 2)]
     entry = {"id": "b", "told": [[0, 1]], "status": "finished", "options": {}}
-    assert load_stored(tmp_path)["keeps"] == entry | {"total": None}
+    entry |= {"total": None, "members": 0, "folder": str(tmp_path.resolve())}
+    assert load_stored(tmp_path)["keeps"] == entry
+
+
+def test_a_copied_folder_begins_anew_and_a_moved_one_goes_on(tmp_path):
+    """Rows of the copy and of the original would mix in one place."""
+    original, copied, moved = (tmp_path / name for name in ("one", "two", "three"))
+    original.mkdir()
+    whole(Keeps(id="a"), updates=(1, 2), folder=original)
+    shutil.copytree(original, copied)
+    copy = Keeps(id="b")
+    said = whole(copy, updates=(1, 2, 3), folder=copied)
+    assert (copy.begun.id, copy.begun.replaces) == (None, "a")
+    assert copy.updates == [1, 2, 3] and f"a copy of {original}" in said[0]
+    original.rename(moved)
+    for folder, id in ((moved, "a"), (copied, "b")):
+        again = Keeps(id="c")
+        assert not whole(again, updates=(1, 2, 3, 4), folder=folder)
+        assert again.begun.id == id and again.updates[-1] == 4
+    assert load_stored(moved)["keeps"]["told"] == [[0, 3]]
 
 
 def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
@@ -157,7 +177,8 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
     entry = {"id": "a", "told": [[0, 1]], "status": "interrupted", "options": {}}
-    assert load_stored(tmp_path) == {"keeps": entry | {"total": None}}
+    entry |= {"total": None, "members": 0, "folder": str(tmp_path.resolve())}
+    assert load_stored(tmp_path) == {"keeps": entry}
 
     again, new = Keeps(), Keeps()
     new.name = "new"

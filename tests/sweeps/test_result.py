@@ -124,6 +124,24 @@ def test_a_member_that_diverged_is_worth_what_the_worst_returned_on_its_way():
     assert np.isnan(steps.lowest).all()
 
 
+def test_trackers_know_members_by_points_and_seeds_in_their_order():
+    def checksum(rates, seeds):
+        return result_of({"learning_rate": rates}, seeds).told().members
+
+    known = checksum([1e-2, 1e-3], (0, 1))
+    assert checksum([1e-2, 1e-3], (0, 1)) == known
+    assert checksum([1e-3, 1e-2], (0, 1)) != known != checksum([1e-2, 1e-3], (0, 2))
+
+
+def test_no_two_members_have_one_name_in_trackers():
+    """TensorBoard has a folder of each name; names round the values of axes."""
+    result = result_of({"learning_rate": [0.1234567, 0.1234568, 0.5]}, (0, 1))
+    names = [result._member(number).name for number in range(6)]
+    assert names[:2] == [f"learning_rate=0.1235, seed={n}, point=0" for n in (0, 1)]
+    assert names[4:] == ["learning_rate=0.5, seed=0", "learning_rate=0.5, seed=1"]
+    assert len(set(names)) == 6
+
+
 def test_of_equal_means_the_point_with_all_scores_comes_first():
     arrays = {"diverged_at": np.array([-1, 0, -1, -1])}
     arrays["train__episode_return"] = np.full((4, 1), 5.0, np.float32)

@@ -9,9 +9,10 @@ that goes on, or by `purerl track`.
 
 `trackers.json` holds, by the tracker's name: `id`, under which it goes on; `options`,
 which make it again; `status`, with which it was closed (empty before); `told`, which
-pieces it has, as ranges; `total`, how many there are, where that is known. Where pieces
-that it was told no longer hold, `replaces` stands in place of `id`: the tracker then
-begins anew.
+pieces it has, as ranges; `total`, how many there are, where that is known; `members`,
+the checksum of what a sweep's numbers stand for; `folder`, which tells a copy of a
+folder that is still there: what both tell would mix. A copy begins anew, and so does a
+tracker with pieces that no longer hold: `replaces` then stands in place of `id`.
 """
 
 import contextlib
@@ -233,6 +234,7 @@ class Group:
         self._has_begun = False
         self._offered: set[int] = set()  # Numbers of the pieces.
         self._total: int | None = None
+        self._members = 0
 
     def __bool__(self) -> bool:
         return bool(self._writers)
@@ -252,7 +254,7 @@ class Group:
         run: TrackedRun,
         notify: Notify,
         total: int | None = None,
-        is_fixed: bool = True,
+        members: int = 0,
     ) -> None:
         """Open a new run, or the same one again.
 
@@ -263,8 +265,8 @@ class Group:
             total: Number of pieces that there are. Where it is given, trackers that
                 have everything are left out. The others say where to look at what they
                 write.
-            is_fixed: Whether another number of members makes it another sweep, whose
-                members have other numbers.
+            members: Checksum of what the numbers of a sweep's members stand for. Where
+                it is another one, trackers begin anew.
 
         Raises:
             ConfigError: a tracker cannot begin a new run, or `trackers.json` is
@@ -272,6 +274,7 @@ class Group:
                 a sentence: that training has time to lose.
         """
         self.run, self.notify, self._total = run, notify, total
+        self._members = members
         stored = load_stored(run.folder) if self._writers else {}
         entries = []
         for writer in list(self._writers):
@@ -279,13 +282,19 @@ class Group:
             known = stored.get(name, {})
             if known.get("options") != plain_options(writer.tracker):
                 known = {}  # It writes elsewhere now.
+            if known and run.is_sweep and known.get("members") != members:
+                known = _anew(known)
             is_whole = total is not None and len(told_in(known)) >= total
             if is_whole and known.get("status"):
                 notify(f"tracker {name!r} has everything of {run.folder} already.")
                 self._writers.remove(writer)
                 continue
-            if run.is_sweep and is_fixed and known.get("total", total) != total:
-                known = {}
+            if original := _original(known, name, run.folder):
+                notify(
+                    f"tracker {name!r} begins anew: {run.folder} is a copy of "
+                    f"{original}, whose run stays as it is."
+                )
+                known = _anew(known)
             entries.append(known)
         try:
             for writer, known in zip(self._writers, entries, strict=True):
@@ -448,10 +457,13 @@ class Group:
                     "id": tracker.id,
                     "options": plain_options(tracker),
                     "total": self._total,
+                    "members": self._members,
                     "status": writer.status,
+                    "folder": str(folder.resolve()),
                 }
                 known = stored.get(name, {})
-                if all(known.get(n) == entry[n] for n in ("id", "options", "total")):
+                same = ("id", "options", "total", "members")
+                if all(known.get(n) == entry[n] for n in same):
                     told |= told_in(known)
                 entry["told"] = list(_ranges(sorted(told)))
                 stored[name] = entry
@@ -474,7 +486,7 @@ class Told(NamedTuple):
         tell: Tells a group all that there are.
         files: Makes the files to keep.
         is_finished: Whether nothing more will come.
-        is_fixed: See `Group.begin`.
+        members: See `Group.begin`.
     """
 
     run: TrackedRun
@@ -482,7 +494,7 @@ class Told(NamedTuple):
     tell: Callable[[Group], None]
     files: Files = no_files
     is_finished: bool = False
-    is_fixed: bool = True
+    members: int = 0
 
 
 def send(told: Told, trackers: Sequence[Tracker], notify: Notify) -> bool:
@@ -493,7 +505,7 @@ def send(told: Told, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """
     group = Group(trackers, in_threads=False)
     with group:
-        group.begin(told.run, notify, told.total, told.is_fixed)
+        group.begin(told.run, notify, told.total, told.members)
         told.tell(group)
         group.close("finished" if told.is_finished else "interrupted", told.files)
     return group.lacks_nothing
@@ -537,12 +549,26 @@ def begin_anew(folder: Path, updates: int) -> None:
     stored = load_stored(folder)
     for name, entry in stored.items():
         if len(told_in(entry)) > updates:
-            stored[name] = {
-                "options": entry["options"],
-                "replaces": entry.get("id") or entry.get("replaces"),
-            }
+            stored[name] = _anew(entry)
     if stored:
         write_json(folder / TRACKERS_FILE, stored)
+
+
+def _anew(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of `trackers.json` with which a tracker begins anew."""
+    replaces = entry.get("id") or entry.get("replaces")
+    return {"options": entry["options"], "replaces": replaces}
+
+
+def _original(entry: Mapping[str, Any], name: str, folder: Path | None) -> Path | None:
+    """The folder of which one is a copy, if it is still there with the same entry."""
+    if folder is None or "folder" not in entry:
+        return None
+    there = Path(entry["folder"])
+    with contextlib.suppress(ConfigError, OSError):
+        is_same = load_stored(there).get(name, {}).get("id") == entry["id"]
+        return there if is_same and not there.samefile(folder) else None
+    return None
 
 
 def told_in(entry: Mapping[str, Any]) -> set[int]:

@@ -90,13 +90,17 @@ class TensorBoardTracker(Tracker):
     def begin(self, run: TrackedRun) -> None:
         """Make the run's folder."""
         self._run = run
-        if self.folder is None and run.folder is not None:
-            self.root = run.folder / "tensorboard"
+        own = run.folder if self.folder is None else None
+        if own is not None:
+            self.root = own / "tensorboard"
+        elif run.id is not None:  # Also where the run's folder has another name now.
+            self.root = Path(run.id)
         else:
             self.root = (self.folder or Path("tensorboard")) / run.name
         self.root.mkdir(parents=True, exist_ok=True)
         self.id = str(self.root.resolve())
-        if run.replaces == self.id:
+        # In the run's folder they are its own, wherever that was when they were begun.
+        if run.replaces == self.id or (own and run.replaces):
             for path in self.root.rglob("*.tfevents.*"):
                 path.unlink()
         if run.id is None:
