@@ -271,7 +271,9 @@ def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
         "space says.",
     )
     kind, most = (_KINDS.get(np.dtype(x.dtype).kind, 2) for x in (obs, space))
-    fits = obs.dtype == space.dtype if exact else kind <= most
+    # A truth value is no number of a choice: as an index it would be a mask.
+    least = int(hasattr(space, "n") or hasattr(space, "nvec"))
+    fits = obs.dtype == space.dtype if exact else least <= kind <= most
     require(
         fits and tuple(obs.shape) == tuple(space.shape),
         f"{what} of shape {obs.shape} and dtype {obs.dtype}, expected those of the "

@@ -129,12 +129,16 @@ class Box(Space):
         A bound beyond 1e30 is none: see `without_far_ends`. The key is consumed.
         """
         if self.dtype.kind in "iub":
-            # One more than the largest number of 32 bits is none.
+            kind = np.uint32 if self.dtype.kind == "u" else np.int32
+            ends = np.iinfo(kind).min, np.iinfo(kind).max
             low, high = (
-                jnp.asarray(b).astype(jnp.int32) for b in (self.low, self.high)
+                b if isinstance(b, Tracer) else np.clip(b.astype(float), *ends)
+                for b in (self.low, self.high)
             )
-            most = jnp.minimum(high, np.iinfo(np.int32).max - 1)
-            return jax.random.randint(key, self.shape, low, most + 1).astype(self.dtype)
+            # One more than the largest number of 32 bits is none.
+            top = jnp.minimum(high.astype(kind), kind(ends[1] - 1)) + kind(1)
+            drawn = jax.random.randint(key, self.shape, low.astype(kind), top, kind)
+            return drawn.astype(self.dtype)
         low, high = (without_far_ends(jnp.asarray(b)) for b in (self.low, self.high))
         bounded = jnp.isfinite(low) & jnp.isfinite(high)
         uniform = jax.random.uniform(

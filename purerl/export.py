@@ -31,7 +31,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.own_terms import heads_of, terms_of
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, shown
 from purerl.networks.observe import MASK, completed
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
@@ -78,6 +78,9 @@ def export_policy(
             is not installed, or the policy cannot be exported for any number of
             observations.
     """
+    for name, value in {"sampled": sampled, "onnx": onnx}.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} must be True or False, got {shown(value)}.")
     save = _safetensors("onnx" if onnx else "export")
     check_agent(state)
     if batch is not None and not (isinstance(batch, int | np.integer) and batch >= 1):

@@ -81,6 +81,10 @@ CASES = {
         odd(lambda obs: obs[0], None, Discrete(4)),
         "reset returns .* dtype float32, .*int32",
     ),
+    "truth values for numbered states": (
+        odd(lambda obs: obs[0] > 0, None, Discrete(2)),
+        "reset returns .* dtype bool, .*int32",
+    ),
     "a type that changes": (
         odd(None, lambda obs: obs.astype(jnp.int32)),
         r"observation of float32\[4\], and step one of int32\[4\]",

@@ -135,9 +135,11 @@ class Agent(NamedTuple):
             batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
         """
         if self.memory is None:
-            if observe.are_truth_values(played.transitions.obs):
+            seen, space = played.transitions.obs, self.obs_space
+            # A space of other numbers may see the same truth values, and scale them.
+            if observe.are_truth_values(seen) and space.dtype == bool:
                 # Until `samples_of` they are a quarter of the memory of their features.
-                batch = batch._replace(obs=played.transitions.obs)
+                batch = batch._replace(obs=seen)
             return flatten(batch)
         return self.memory.rows(self.config, state.memory, played, batch)
 

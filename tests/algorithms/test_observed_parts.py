@@ -77,12 +77,13 @@ class Signs(ObservationWrapper):
 
     env: Any
     dtype: Any
+    declared: Any = None
 
     def observe(self, obs, state, params):
         return (obs > 0).astype(self.dtype)
 
     def observation_space(self, params=None):
-        return Box(0, 1, (4,), self.dtype)
+        return Box(0, 1, (4,), self.declared or self.dtype)
 
 
 SEEN_AS_BITS = {
@@ -103,6 +104,16 @@ def test_truth_values_are_learned_from_as_numbers(name, platform):
     kinds = [config.replace(env=Signs(cartpole, x)) for x in (bool, jnp.float32)]
     with traced_for(platform):
         one, two = (jax.jit(purerl.make_train(c))(jax.random.key(0)) for c in kinds)
+    assert_close(one.state.params, two.state.params, rtol=1e-4, atol=1e-6)
+    assert_close(one[1:], two[1:], rtol=1e-3, atol=1e-5)
+
+
+def test_truth_values_in_a_space_of_floats_are_normalised_wherever_they_are_seen():
+    """Policies that act and minibatches that learn see the same features."""
+    config, floats = tiny_config(normalize_observations=True), jnp.float32
+    seen = [Signs(envs.make("CartPole-v1"), x, floats) for x in (bool, floats)]
+    kinds = [config.replace(env=env) for env in seen]
+    one, two = (jax.jit(purerl.make_train(c))(jax.random.key(0)) for c in kinds)
     assert_close(one.state.params, two.state.params, rtol=1e-4, atol=1e-6)
     assert_close(one[1:], two[1:], rtol=1e-3, atol=1e-5)
 

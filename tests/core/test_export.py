@@ -172,6 +172,8 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     assert (own / "sampled_policy.stablehlo").exists()
     purerl.export_policy(config, state, own, batch=1)
     assert not (own / "sampled_policy.stablehlo").exists()
+    with pytest.raises(purerl.ConfigError, match="sampled must be True or False, got"):
+        purerl.export_policy(config, state, own, sampled="False")  # type: ignore[arg-type]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "README.md").write_text("mine")
     for given, folder, words in (

@@ -53,7 +53,11 @@ def test_without_bounds_draws_are_normal_or_half_of_it(big):
 
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),
-    [(-(2**31), 2**31 - 1, np.int32), (-1e30, 1e30, np.float32)],
+    [
+        (-(2**31), 2**31 - 1, np.int32),
+        (0, 2**32 - 1, np.uint32),
+        (-1e30, 1e30, np.float32),
+    ],
 )
 def test_the_widest_boxes_are_filled_too(low, high, dtype):
     """One more than the upper bound, or the width, is no number of the type."""
