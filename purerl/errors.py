@@ -181,7 +181,8 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
 
 
 # Names by Stable-Baselines3, CleanRL, PureJaxRL, Brax, Spinning Up and RLlib, for a
-# field of ours. Where a name stands for several, it is the first that there is.
+# field or algorithm of ours. Where a name stands for several, it is the first that
+# there is.
 _ENTROPY = "ent_coef ent_coeff entropy_cost"
 _RATIO = "clip_range clip_epsilon clip_coef clip_ratio clip_param clipping_epsilon"
 _LAMBDA = "lam lambda lambda_ gae_lam gae_lambda"
@@ -219,6 +220,14 @@ PEERS = {
     "epsilon_fraction": "exploration_fraction",
     "hidden_sizes": "net_arch hidden_dims",
     "env": "env_id env_name",
+    "ppo with num_epochs=1 and num_minibatches=1": "a2c",
+    "recurrent_ppo": "ppo_rnn ppo_lstm rec_ppo",
+    "recurrent_dqn": "r2d2 drqn",
+    "dqn with values=categorical": "c51",
+    "dqn with values=quantile": "qrdqn qr_dqn",
+    "dqn with values=implicit": "iqn",
+    "sac with num_critics=10 and critic_subset=2": "redq",
+    "sac with crossq=True": "crossq",
 }
 
 

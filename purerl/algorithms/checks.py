@@ -289,10 +289,11 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
     words = f"be a loss of {num_inputs} arrays [N], such as {example}"
     call = partial(jax.eval_shape, loss, *[sample] * num_inputs)
     result = tried(name, loss, words, call)
-    if getattr(result, "shape", None) != (3,):
+    shape = jax.tree.map(lambda x: x.shape, result)
+    if shape != (3,):
         raise ConfigError(
             f"{name} must return one number per sample [N], such as {example} does; "
-            f"{shown(loss)} returned {result!r} for N = 3."
+            f"{shown(loss)} returned shape {shape} for N = 3."
         )
 
 

@@ -276,7 +276,7 @@ def curves(
                 # Of other metrics than returns nobody knows what is the worst.
                 is_lost = line.is_lost & (metric in RETURNS)
                 lines[env].append(line._replace(name=words, is_lost=is_lost))
-    return curves_figure(lines, statistic, y=metric.replace("_", " "), ax=ax)
+    return curves_figure(lines, statistic, y=in_words(metric), ax=ax)
 
 
 def _common_metric(results: Sequence[Any]) -> str:
@@ -294,7 +294,7 @@ def curves_figure(
     lines: Mapping[str, Sequence[Line]],
     statistic: str = "iqm",
     *,
-    y: str = "return",
+    y: str = "training return",
     ax: Any = None,
 ) -> Picture:
     """Draw a statistic of runs along training, a panel per environment.
@@ -326,6 +326,11 @@ def curves_figure(
     if lost:
         title += f"; {with_noun(lost, 'run')} failed, the worst from its end on"
     return style.picture(panels, title, ax)
+
+
+def in_words(metric: str) -> str:
+    """Return a metric's name for people: `episode_return` is that in training."""
+    return "training return" if metric == "episode_return" else metric.replace("_", " ")
 
 
 def with_floor(lines: Sequence[Line]) -> list[Line]:
@@ -529,7 +534,7 @@ def sweep_curves(
             groups = [[line] for line in lines] if len(scores.tasks) > 1 else [lines]
             lines = [line for group in groups for line in with_floor(group)]
         bands += draw_lines(axes, lines, statistic, range(len(lines)))
-        style.finish(axes, y=name.replace("_", " "))
+        style.finish(axes, y=in_words(name))
     style.finish(panels[-1], x="environment steps per agent")
     title = f"{env_name(dataset)}: best configurations"
     title += f" ({common})" * bool(common)

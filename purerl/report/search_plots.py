@@ -46,6 +46,7 @@ def _by_search(
         draw(axes, updates, dataset["score"].sel(seed=seed).values, seed)
         y = "score" if axes is panels[0] else ""
         style.finish(axes, f"seed {seed}", "updates", y)
+    panels[0].legend(frameon=False, fontsize="small")
     return style.picture(panels, "", ax)
 
 
@@ -62,11 +63,12 @@ def population_scores(
     """
 
     def draw(axes: "Axes", updates: Any, scores: np.ndarray, seed: int) -> None:
-        axes.plot(updates, scores, **FAINT)
+        axes.plot(updates, scores, **FAINT)[0].set_label("members")
         if seed in lineages:
             line = lineages[seed][: len(updates)]
             best = scores[np.arange(len(line)), line]
-            axes.plot(updates, best, color=RED, lw=1.8, marker="o", ms=3)
+            look = {"color": RED, "lw": 1.8, "marker": "o", "ms": 3}
+            axes.plot(updates, best, **look, label="what led to the best one")
 
     return _by_search(dataset, draw, ax)
 
@@ -121,9 +123,7 @@ def halving_scores(dataset: "xr.Dataset", ax: Any = None) -> Picture:
             lines = axes.plot(updates, mine.T, marker="o", markersize=3.5, **look)
             lines[0].set_label(f"bracket {bracket}")
 
-    drawn = _by_search(dataset, draw, ax)
-    np.ravel(drawn.axes)[0].legend(frameon=False, fontsize="small")
-    return drawn
+    return _by_search(dataset, draw, ax)
 
 
 def halving_values(

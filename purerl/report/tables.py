@@ -45,7 +45,8 @@ def table(
         mean: Cells of a last row, under a line.
         styles: Style of some rows, by their numbers.
     """
-    found = Table(title=title, caption=caption)
+    # At least as wide as its title, which wraps otherwise.
+    found = Table(title=title, caption=caption, min_width=len(title))
     for name in headings:
         found.add_column(name, justify="right", overflow="fold")
     for number, row in enumerate(rows):

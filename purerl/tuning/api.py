@@ -124,7 +124,7 @@ class StudyLoop:
     def _say_what_to_expect(self) -> None:
         bound = bind(self.options.config)
         for line in (evaluations(bound), *notes(bound)):
-            self.reporter.info(f"of the config itself, {line}")
+            self.reporter.info(f"{line} (for the config itself)")
         if not self.options.progress:
             for line in dropped_evaluations([bound]):
                 say(line)

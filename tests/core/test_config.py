@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import purerl
 from purerl import envs, losses, schedules, serialise
@@ -66,6 +67,14 @@ def read_yaml(tmp_path, text):
     return serialise.from_yaml(path)
 
 
+@struct.dataclass
+class MeanDrift:
+    """A loss that averages, which is the algorithm's."""
+
+    def __call__(self, log_ratio, advantage):
+        return (log_ratio * advantage).mean()
+
+
 # Fields of PPO that are wrong, and what the sentence names.
 BAD_FIELDS = [
     ({"env": "CartPole-v2"}, "CartPole-v2.*Did you mean 'CartPole-v1'"),
@@ -107,6 +116,7 @@ BAD_FIELDS = [
     ({"policy_loss": 0.2}, "policy_loss must be an instance"),
     ({"value_loss": lambda value, target, old: value}, "value_loss.*function"),
     ({"policy_loss": losses.ClipDrift}, "policy_loss.*the class ClipDrift"),
+    ({"policy_loss": MeanDrift()}, r"MeanDrift\(\) returned shape \(\) for N = 3"),
 ]
 
 
@@ -146,6 +156,7 @@ BAD_CALLS = {
     ),
     "replace": (lambda _: PPO().replace(num_env=3), "PPOConfig.*mean 'num_envs'"),
     "algorithm": (lambda _: from_dict({"algorithm": "pppo"}), "pppo.* mean 'ppo'"),
+    "A2C": (lambda _: config_class("a2c"), "'a2c'.* mean 'ppo with num_epochs=1 and"),
     "no algorithm": (lambda _: make(purerl.config.TrainConfig), "TrainConfig.*import"),
     "a batch of one sample": (
         lambda _: make(purerl.VPGConfig, num_envs=1, num_steps=1),
@@ -420,8 +431,8 @@ def test_a_name_of_another_library_gets_a_guess(algorithm, name, guess):
         serialise.from_dict({"algorithm": algorithm, name: 1})
 
 
-def test_every_guess_is_a_field_of_some_config():
-    known = {f.name for f in dataclasses.fields(losses.ClipDrift)}
+def test_every_guess_is_an_algorithm_or_a_field_of_some_config():
+    known = {f.name for f in dataclasses.fields(losses.ClipDrift)} | {*ALGORITHMS}
     for entry in ALGORITHMS.values():
         known |= {field.name for field in dataclasses.fields(entry.config)}
     for ours, theirs in PEERS.items():

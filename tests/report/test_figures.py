@@ -107,6 +107,12 @@ def test_a_figure_is_drawn_alone_or_into_axes_of_the_callers(draw, arguments, co
         draw(*arguments, ax=own.subplots(1, count + 1))
 
 
+def test_a_population_says_which_line_is_bold():
+    axes = plots.population_scores(POPULATION, LINEAGES).axes[0]
+    words = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert words == ["members", "what led to the best one"]
+
+
 def test_every_figure_is_among_the_rows():
     modules = (plots, search_plots)
     functions = {

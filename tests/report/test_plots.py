@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.text import Text
+from rich.console import Console
 
 from purerl.config import ConfigError
 from purerl.report import page, plots, statistics, style, tables
@@ -220,6 +221,14 @@ def test_the_ends_beside_a_mean_are_those_of_the_mean():
     assert cells[-3] == found.text(1, "95% interval")
     # The page shows the same rows.
     assert tables.best_rows(scores)[1][0][3:] == [*cells[-4:-1], 0]
+
+
+def test_the_title_of_a_narrow_table_is_one_line():
+    title = "schedule of member 2 of search 0"
+    console = Console(width=80)
+    with console.capture() as printed:
+        console.print(tables.table(title, ["update"], [[4]]))
+    assert printed.get().splitlines()[0].strip() == title
 
 
 def unfinished(grid):

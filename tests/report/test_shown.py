@@ -119,7 +119,7 @@ def test_sweeps_bring_their_best_point_and_comparisons_all_settings():
     compared = make(np.ones((1, 2, 3)), environments=("CartPole-v1",))
     _, axes = plots.curves({"a": RUN, "b": compared}, "mean")
     names = [line.get_label() for line in axes.lines]
-    assert axes.get_ylabel() == "episode return"  # All of one kind.
+    assert axes.get_ylabel() == "training return"  # All of one kind.
     trained = RUN.metrics["episode_return"].mean(0)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), trained)
     assert names == ["a", *(f"b: {name}" for name in compared.settings)]
