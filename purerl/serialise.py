@@ -747,10 +747,10 @@ def _number(name: str, value: Any) -> Any:
         return float(value)
     if "(" in value or value.strip() in schedules.SCHEDULES:
         return parse_part(value, "schedule")
-    raise ConfigError(
-        f"{name} must be a number, got {value!r}; a schedule is written with its "
-        "numbers, such as Cosine(1e-3)."
-    )
+    more = "a schedule is written with its numbers, such as Cosine(1e-3)."
+    if "," in value:
+        more = f"several are an axis, such as --axis {name}={value} of purerl sweep."
+    raise ConfigError(f"{name} must be a number, got {value!r}; {more}")
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:

@@ -427,6 +427,7 @@ def _stream(seed: int, name: str, point: int) -> np.random.Generator:
 FUNCTIONS = {
     "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
     "geomspace": lambda a, b, n: np.geomspace(a, b, n).tolist(),
+    "logspace": lambda a, b, n: np.logspace(a, b, n).tolist(),
     "range": lambda *ends: list(range(*ends)),
     "uniform": uniform,
     "loguniform": loguniform,
@@ -467,7 +468,8 @@ def parse_axis(text: str) -> tuple[str, Any]:
     """Read an axis from `NAME=VALUES`, as the command line writes it.
 
     VALUES is a list such as `1e-4,3e-4` or `(64,64),(256,256)`, or a call such as
-    `geomspace(1e-4, 1e-2, 8)`, `linspace`, `range`, `uniform`, `loguniform`, `choice`.
+    `geomspace(1e-4, 1e-2, 8)` or `logspace(-4, -2, 8)` as NumPy's, `linspace`, `range`,
+    `uniform`, `loguniform`, `choice`.
 
     Raises:
         ConfigError: it cannot be read.

@@ -27,6 +27,7 @@ def config_file(folder, text):
     "line, fragment",
     [
         ("learning_rate: [1.0e-3, 1.0e-4]", "must be a number, got [0.001, 0.0001]. A"),
+        ("gamma: 0.9,0.99", "such as --axis gamma=0.9,0.99 of purerl sweep."),
         (
             "env_params: [0.1]",
             "env_params must map names of fields to values, got [0.1",

@@ -179,6 +179,7 @@ WRITTEN = [
     ("env=CartPole-v1,Doors-v0", ("env", ["CartPole-v1", "Doors-v0"])),
     ("lr=loguniform(1e-4,1e-2)", ("lr", purerl.loguniform(1e-4, 1e-2))),
     ("a=geomspace(1e-4,1e-2,3)", ("a", pytest.approx([1e-4, 1e-3, 1e-2]))),
+    ("a=logspace(-4,-2,3)", ("a", pytest.approx([1e-4, 1e-3, 1e-2]))),
     ("n=choice(4,8)", ("n", purerl.choice([4, 8]))),
     ("n=7", ("n", [7])),
     ("n=Clip(0.1),DPO(2.0, 0.6)", ("n", ["Clip(0.1)", "DPO(2.0, 0.6)"])),
