@@ -164,7 +164,8 @@ def about(folder: Path | None, config: Mapping[str, Any]) -> str:
         stored, numbers = folders.load(folder), folders.read_summary(folder)
     config = stored.get("config", config)
     facts = {name: _words(stored[name]) for name in MADE if name in stored}
-    facts |= {n: f"{x:,}" for n, x in numbers.items() if isinstance(x, int | float)}
+    facts |= {n: f"{x:,}" for n, x in numbers.items() if isinstance(x, int)}
+    facts |= {n: label(x) for n, x in numbers.items() if isinstance(x, float)}
     facts["command"] = stored.get("command", "")
     body = settings({n.replace("_", " "): x for n, x in facts.items() if x})
     body += settings(config, closed=f"Configuration ({len(config)} fields)")
