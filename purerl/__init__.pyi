@@ -44,12 +44,12 @@ from purerl.meta.strategy import OpenES as OpenES
 from purerl.meta.strategy import Strategy as Strategy
 from purerl.metagradient.api import MetaGradient as MetaGradient
 from purerl.metagradient.api import MetaGradientFunction as MetaGradientFunction
+from purerl.metagradient.api import MetaTraining as MetaTraining
+from purerl.metagradient.api import MetaTrainState as MetaTrainState
+from purerl.metagradient.api import SelfTuned as SelfTuned
 from purerl.metagradient.api import meta_gradient as meta_gradient
-from purerl.metagradient.online import MetaTraining as MetaTraining
-from purerl.metagradient.online import MetaTrainState as MetaTrainState
-from purerl.metagradient.online import SelfTuned as SelfTuned
-from purerl.metagradient.online import meta_train as meta_train
-from purerl.metagradient.online import self_tune as self_tune
+from purerl.metagradient.api import meta_train as meta_train
+from purerl.metagradient.api import self_tune as self_tune
 from purerl.population.halving import HalvingPlan as HalvingPlan
 from purerl.population.halving import HalvingResult as HalvingResult
 from purerl.population.halving import halving as halving
