@@ -78,13 +78,13 @@ from purerl.scale.devices import compiler_options as compiler_options
 from purerl.scale.devices import pmap as pmap
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel
-from purerl.search.drive import Finished as Finished
-from purerl.search.drive import drive as drive
-from purerl.search.drive import dry_run as dry_run
+from purerl.search.protocol import Finished as Finished
 from purerl.search.protocol import Outcome as Outcome
 from purerl.search.protocol import Request as Request
 from purerl.search.protocol import Search as Search
 from purerl.search.protocol import Step as Step
+from purerl.search.protocol import drive as drive
+from purerl.search.protocol import dry_run as dry_run
 from purerl.serialise import load_part as load_part
 from purerl.serialise import save_part as save_part
 from purerl.space.axes import choice as choice
