@@ -55,12 +55,6 @@ class Table(dict[str, T]):
         """Return all names with their values."""
         return [(name, self[name]) for name in self]
 
-    def attribute(self, name: str) -> T:
-        """Return the value of a name, as the attribute of a module."""
-        if name in self:
-            return self[name]
-        raise AttributeError(f"{name!r} is none of {', '.join(self)}")
-
 
 def loaded(values: dict[str, T]) -> dict[str, T]:
     """Return those values of a table whose modules have been imported, by whomever."""

@@ -1,5 +1,7 @@
 """Losses: callable pytrees, so that a loss can be vmapped, evolved and configured."""
 
+from typing import Any
+
 from purerl.losses.learned import MLPDrift as MLPDrift
 from purerl.losses.learned import MLPValueLoss as MLPValueLoss
 from purerl.losses.learned import TemporalDrift as TemporalDrift
@@ -38,5 +40,8 @@ def register(name: str, cls: type) -> None:
     _registry.register(name, cls)
 
 
-# What `purerl.contrib` has is loaded when it is first used.
-__getattr__ = LOSSES.attribute
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in _CONTRIB:
+        return LOSSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

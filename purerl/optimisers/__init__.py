@@ -1,5 +1,7 @@
 """Optimisers: callable pytrees, whose numbers can be swept, evolved and configured."""
 
+from typing import Any
+
 from purerl.optimisers.first_order import SGD as SGD
 from purerl.optimisers.first_order import Adam as Adam
 from purerl.optimisers.first_order import AdamW as AdamW
@@ -35,5 +37,8 @@ def register(name: str, cls: type) -> None:
     _registry.register(name, cls)
 
 
-# What `purerl.contrib` has is loaded when it is first used.
-__getattr__ = OPTIMISERS.attribute
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in _CONTRIB:
+        return OPTIMISERS[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

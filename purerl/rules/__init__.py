@@ -3,6 +3,8 @@
 A rule is a callable pytree, as a loss is: it can be vmapped, evolved and configured.
 """
 
+from typing import Any
+
 from purerl.registry import Registry, Table
 from purerl.rules.known import ActorCriticRule as ActorCriticRule
 from purerl.rules.known import ReturnRule as ReturnRule
@@ -34,5 +36,8 @@ def register(name: str, cls: type) -> None:
     _registry.register(name, cls)
 
 
-# What `purerl.contrib` has is loaded when it is first used.
-__getattr__ = RULES.attribute
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in _CONTRIB:
+        return RULES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
