@@ -127,7 +127,7 @@ def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
         for _ in range(2)
     )
     require(
-        all(map(is_equal, jax.tree.leaves(once), jax.tree.leaves(again))),
+        is_equal(once, again),
         "the same key gave two different episodes, expected equal ones: all chance "
         "must come from the key, and nothing may be kept on the object.",
     )
@@ -563,9 +563,11 @@ def is_float(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
-def is_equal(first: Array, second: Array) -> bool:
-    """Return whether two arrays, of numbers or of random keys, are equal; NaN is."""
-    if jnp.issubdtype(first.dtype, jax.dtypes.prng_key):
-        first, second = jax.random.key_data(first), jax.random.key_data(second)
-    one, two = np.asarray(first), np.asarray(second)
-    return bool(np.array_equal(one, two, equal_nan=is_float(first)))
+def is_equal(first: Any, second: Any) -> bool:
+    """Return whether two pytrees have equal numbers and random keys; NaN is equal."""
+    for one, two in zip(*map(jax.tree.leaves, (first, second)), strict=True):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, two = jax.random.key_data(one), jax.random.key_data(two)
+        if not np.array_equal(one, two, equal_nan=is_float(one)):
+            return False
+    return True

@@ -390,6 +390,13 @@ def _all(answers: Iterable[Any]) -> jax.Array:
     return jnp.all(jnp.stack([jnp.asarray(answer) for answer in answers]))
 
 
+def num_choices(space: Any) -> int:
+    """Return the number of choices, of all components together; 0 of other spaces."""
+    if hasattr(space, "n"):
+        return int(space.n)
+    return int(np.sum(space.nvec)) if hasattr(space, "nvec") else 0
+
+
 def zeros(space: Any) -> Any:
     """Return zeros in the place of every array of a member of a space."""
     if isinstance(space, _Several):

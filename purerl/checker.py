@@ -208,12 +208,12 @@ def _check_randomness(
         state, _ = step(start._replace(**changes))
         return state._replace(key=after.key, update=after.update)
 
-    require(_all_equal(again(), after), "the same state gave two different updates.")
+    require(is_equal(again(), after), "the same state gave two different updates.")
     changes = {"another key": {"key": other}}
     changes["another number of the update"] = {"update": jnp.int32(1)}
     for what, change in changes.items():
         remedy = "draw from purerl.keys.update_key(state)"
-        is_other = not _all_equal(again(**change), after)
+        is_other = not is_equal(again(**change), after)
         require(is_other, f"{what} gave the same update, expected another: {remedy}.")
 
 
@@ -238,8 +238,8 @@ def _check_act(
     what = "the shape of three actions"
     _expect(what, _shapes(actions), _shapes(member, (3,)))
     same = [
-        _all_equal(act(batch, (3,)), actions),
-        *(_all_equal(a, first) for a in again),
+        is_equal(act(batch, (3,)), actions),
+        *(is_equal(a, first) for a in again),
     ]
     require(all(same), "act without a key gave two different actions.")
     drawn = [act(one, (), key) for key in keys]
@@ -265,7 +265,7 @@ def _check_vmap(bound: Bound, key: Array, other: Array, alone: list[Metrics]) ->
     state, metrics = _run("vmap", jax.jit(jax.vmap(train)), keys)
     lanes = [jax.tree.map(lambda x, i=i: x[i], state) for i in range(2)]
     require(
-        not _all_equal(lanes[0]._replace(key=key), lanes[1]._replace(key=key)),
+        not is_equal(lanes[0]._replace(key=key), lanes[1]._replace(key=key)),
         "two vmapped agents with different keys are equal, expected different ones: "
         "draw from init_key(key) and update_key(state), not from a key of your own.",
     )
@@ -288,8 +288,3 @@ def _run(what: str, fn: Callable[..., Any], *args: Any) -> Any:
             f"{what} cannot be traced ({reason}): expected pure JAX, arrays in the "
             "state, no Python decision on a dynamic field."
         ) from error
-
-
-def _all_equal(first: PyTree, second: PyTree) -> bool:
-    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    return all(is_equal(a, b) for a, b in pairs)

@@ -172,6 +172,17 @@ def python(*words, **options):
 
 
 @contextlib.contextmanager
+def option(name, value):
+    """Another value of an option of JAX, in every thread."""
+    before = jax.config.values[name]
+    jax.config.update(name, value)
+    try:
+        yield
+    finally:  # A failure here must not change what comes after it.
+        jax.config.update(name, before)
+
+
+@contextlib.contextmanager
 def deadline(seconds):
     """A hang inside XLA cannot be interrupted: end the process with its traceback."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)

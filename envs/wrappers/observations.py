@@ -12,7 +12,7 @@ from flax import struct
 
 from ..base import Array, Obs, Step
 from ..options import one_of, whole_number
-from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, num_choices
 from .base import (
     MASK,
     ObservationWrapper,
@@ -371,16 +371,11 @@ class ActionMask(ObservationWrapper):
         """Return the space inside, and that of the mask."""
         space: Any = self.env.observation_space(self._params(params))
         parts = space.spaces if isinstance(space, Dict) else {"observation": space}
-        size = _size(self.env.action_space(self._params(params)))
+        actions = self.env.action_space(self._params(params))
+        size = num_choices(actions)
+        if not size:
+            raise ValueError(
+                "actions must be Discrete or MultiDiscrete to have a mask, got "
+                f"{actions}."
+            )
         return Dict({**parts, MASK: MultiBinary(size)})
-
-
-def _size(actions: Any) -> int:
-    """Return the number of values that a mask of the actions has."""
-    if hasattr(actions, "n"):
-        return int(actions.n)
-    if hasattr(actions, "nvec"):
-        return int(np.sum(actions.nvec))
-    raise ValueError(
-        f"actions must be Discrete or MultiDiscrete to have a mask, got {actions}."
-    )

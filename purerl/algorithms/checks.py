@@ -27,6 +27,7 @@ from purerl.config import (
     tried,
 )
 from purerl.envs.base import Environment
+from purerl.envs.spaces import num_choices
 from purerl.learning.optimiser import is_in, name_leaves
 from purerl.losses.value import ClippedSquaredError
 from purerl.networks import memories, modules, observe
@@ -106,7 +107,7 @@ def check_observations(config: Any, env: Environment) -> Any:
     is_flags = hasattr(mask, "bits") or (
         hasattr(mask, "low") and np.dtype(mask.dtype).kind in "biu"
     )
-    size = (network_config.mask_size(actions),)
+    size = (num_choices(actions),)
     is_fit = is_flags and tuple(mask.shape) == size and there
     if _is_hidden(space) or (has_mask and not is_fit):
         raise ConfigError(

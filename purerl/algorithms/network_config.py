@@ -213,14 +213,3 @@ def chosen_torso(config: Any, field: str) -> Any:
     value = config.torso if field == "torso" else getattr(config, field)
     follows = isinstance(value, nn.Module) or value == "auto"
     return config.torso if follows else value
-
-
-def mask_size(actions: Any) -> int | None:
-    """Return the size of a mask of some actions; None where they can have none.
-
-    Args:
-        actions: Action space.
-    """
-    if hasattr(actions, "n"):
-        return int(actions.n)
-    return int(np.sum(actions.nvec)) if hasattr(actions, "nvec") else None

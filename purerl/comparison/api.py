@@ -52,7 +52,7 @@ from purerl.runner.session import Session
 from purerl.scale import hosts
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import check_fitness
-from purerl.space.points import (
+from purerl.space.axes import (
     CARRIED_FIELDS,
     Environments,
     Task,

@@ -34,7 +34,7 @@ from purerl.config import (
     field_names,
 )
 from purerl.envs.base import Environment
-from purerl.space.points import value_at
+from purerl.space.axes import value_at
 from purerl.types import Array, Overrides, PyTree, Schedule
 
 # What `evolve` may be: a name, several, or names with their scales.

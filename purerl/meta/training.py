@@ -62,7 +62,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers, required
 from purerl.search import fitness as kinds
 from purerl.search.fitness import is_own
-from purerl.space.points import Environments, environments_option, read_environments
+from purerl.space.axes import Environments, environments_option, read_environments
 from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
 from purerl.types import Array, Overrides

@@ -28,8 +28,8 @@ from purerl.report import plots
 from purerl.report.search_plots import last_known
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
-from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
+from purerl.search.protocol import drive
 
 if TYPE_CHECKING:
     import xarray as xr

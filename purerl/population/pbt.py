@@ -23,8 +23,8 @@ from purerl.report import plots
 from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, required
-from purerl.search.drive import drive
 from purerl.search.fitness import FINAL_RETURN
+from purerl.search.protocol import drive
 from purerl.storage import folders
 from purerl.sweeps.groups import first_values
 from purerl.train import check_may_move

@@ -14,8 +14,7 @@ from purerl.population.space import HELD_OUT, evaluation_keys
 from purerl.runner.arguments import check_seeds
 from purerl.runner.options import Saved, option, seeds_option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers
-from purerl.search.drive import drive
-from purerl.search.protocol import Request, Row, Search, Step
+from purerl.search.protocol import Request, Row, Search, Step, drive
 from purerl.sweeps.groups import check_pieces, group_of_pieces
 from purerl.types import HostMetrics, PyTree
 

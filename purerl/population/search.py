@@ -29,9 +29,9 @@ from purerl.runner.trackers.group import Told
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.scale.host import to_device
 from purerl.search import fitness as kinds
-from purerl.search.drive import Finished
 from purerl.search.protocol import (
     FORMAT,
+    Finished,
     Outcome,
     Request,
     Row,
@@ -194,7 +194,7 @@ class PopulationSearch(abc.ABC):
 
     @cached_property
     def search(self) -> Search:
-        """The search that `purerl.search.drive` carries out."""
+        """The search that `purerl.search.protocol` carries out."""
         bound = self.space.bound
         spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
         trained = [self.trained(until) for until in self.milestones]

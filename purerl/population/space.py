@@ -17,13 +17,14 @@ from purerl.config import ConfigError, TrainConfig, checks_together
 from purerl.space.axes import (
     Axis,
     Choice,
+    FieldAxes,
     LogUniform,
     ends,
     expand,
     in_a_line,
     is_whole,
+    split,
 )
-from purerl.space.points import FieldAxes, split
 from purerl.sweeps.groups import group_points
 from purerl.types import Array, Overrides
 

@@ -77,8 +77,7 @@ def look(folder: Path) -> Any:
 
 def read_own_search(folder: Path) -> Any:
     """Read a search that is not of the library: its outcomes, without its states."""
-    from purerl.search.drive import Finished
-    from purerl.search.protocol import Step, read_outcomes
+    from purerl.search.protocol import Finished, Step, read_outcomes
 
     unknown: Any = None
     outcomes = read_outcomes(folder)

@@ -30,7 +30,7 @@ from purerl.report.statistics import heading_of
 from purerl.runner.arguments import seeds_named
 from purerl.runner.result import RunResult
 from purerl.runner.rows import WORTHLESS
-from purerl.search.drive import Finished
+from purerl.search.protocol import Finished
 from purerl.storage import folders
 from purerl.sweeps.result import SweepResult
 from purerl.tuning.result import TuneResult

@@ -28,7 +28,7 @@ from purerl.config import (
     validate_field,
 )
 from purerl.randomisation import is_random
-from purerl.space.points import split, with_algorithm, with_static
+from purerl.space.axes import split, with_algorithm, with_static
 from purerl.tracing import read_by
 from purerl.train import (
     Bound,

@@ -47,8 +47,7 @@ from purerl.runner.options import (
     tool,
 )
 from purerl.scale import devices, hosts
-from purerl.space.axes import Design, axes_option, expand, size_of
-from purerl.space.points import for_fields
+from purerl.space.axes import Design, axes_option, expand, for_fields, size_of
 from purerl.sweeps.groups import Group, check_axes, group_points, member_id
 from purerl.train import bind
 

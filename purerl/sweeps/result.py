@@ -33,8 +33,7 @@ from purerl.runner.trackers.base import (
 from purerl.runner.trackers.group import Group, Told
 from purerl.serialise import env_name
 from purerl.space import axes as labels
-from purerl.space.axes import Design, column
-from purerl.space.points import config_at
+from purerl.space.axes import Design, column, config_at
 from purerl.storage import checkpoint, folders
 from purerl.sweeps import store
 from purerl.sweeps.groups import digest, member_id, written

@@ -31,14 +31,17 @@ from purerl.search.fitness import (
 from purerl.space.axes import (
     Axis,
     Choice,
+    FieldAxes,
     LogUniform,
     axes_option,
     distinct_labels,
     ends,
     is_whole,
     plain,
+    split,
+    value_at,
+    with_algorithm,
 )
-from purerl.space.points import FieldAxes, split, value_at, with_algorithm
 from purerl.sweeps.groups import Group, check_axes, group_points
 
 KINDS = (FINAL_RETURN, TRAINING_CURVE)

@@ -8,7 +8,6 @@ not be compiled with the optimisations that make it equal: `tests.scale.test_pma
 the bits of optimised programs in quick tests.
 """
 
-import contextlib
 from functools import partial
 
 import jax
@@ -19,7 +18,14 @@ from jax.sharding import PartitionSpec
 import purerl
 from purerl import losses
 from purerl.train import bind, make_segment
-from tests.helpers import assert_close, assert_same_bits, deadline, lane, slow_but
+from tests.helpers import (
+    assert_close,
+    assert_same_bits,
+    deadline,
+    lane,
+    option,
+    slow_but,
+)
 
 pytestmark = pytest.mark.optimised(slow=True)
 
@@ -73,15 +79,9 @@ class Runs:
         self.first, self.second = self.vmap(KEYS[:LANES]), self.vmap(KEYS[LANES:])
 
 
-@contextlib.contextmanager
 def quickly_compiled():
     """Programs that are compiled inside differ from optimised ones by rounding."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        yield
-    finally:  # a failure here must not change what is compiled after it
-        jax.config.update("jax_disable_most_optimizations", before)
+    return option("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="module", params=slow_but(CONFIGS, "discrete"))

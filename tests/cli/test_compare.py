@@ -6,7 +6,7 @@ import purerl
 from purerl.cli import main
 from purerl.comparison.api import parse_settings
 from purerl.config import ConfigError
-from purerl.space.points import parse_environments
+from purerl.space.axes import parse_environments
 
 TINY = [
     *("--total-timesteps", "320", "--num-envs", "2", "--num-steps", "16"),

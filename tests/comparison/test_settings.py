@@ -16,7 +16,7 @@ from purerl.comparison.api import (
 )
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
-from purerl.space.points import read_environments
+from purerl.space.axes import read_environments
 from tests.comparison.small import CONFIG, DQN, SEEDS, SETTINGS, SLOW, SMALL
 from tests.comparison.untrained import evolution
 from tests.helpers import slow_but

@@ -13,8 +13,7 @@ import pytest
 import purerl
 from purerl.execution import dry_run
 from purerl.search import protocol as store
-from purerl.search.drive import drive
-from purerl.search.protocol import Request
+from purerl.search.protocol import Request, drive
 from purerl.train import bind
 from tests.docs.pages import ROOT, load
 from tests.helpers import assert_same_bits, slow_but, tiny_config

@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from tests.contracts.test_results import CALLS, CONFIG
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_same_bits, option, slow_but
 
 TOOLS = {name: partial(call, None) for name, call in CALLS.items()} | {
     "compare": lambda: purerl.compare(CONFIG, {"one": {}}, seeds=2, progress=False),
@@ -16,20 +16,6 @@ TOOLS = {name: partial(call, None) for name, call in CALLS.items()} | {
     ),
 }
 each_tool = pytest.mark.parametrize("tool", slow_but(TOOLS, "run"))
-
-
-@pytest.fixture
-def switch():
-    """A function that sets a switch until the test is over."""
-    before = {}
-
-    def set_to(name, value):
-        before[name] = getattr(jax.config, name)
-        jax.config.update(name, value)
-
-    yield set_to
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +28,10 @@ def switch():
         ("jax_numpy_dtype_promotion", "strict"),
     ],
 )
-def test_a_run_is_the_same_with_a_switch_that_works(name, value, switch):
+def test_a_run_is_the_same_with_a_switch_that_works(name, value):
     usual = TOOLS["run"]()
-    switch(name, value)
-    found = TOOLS["run"]()
+    with option(name, value):
+        found = TOOLS["run"]()
     assert_same_bits(found.state, usual.state)
     assert_same_bits(found.metrics, usual.metrics)
 
@@ -61,13 +47,13 @@ def test_a_run_is_the_same_with_a_switch_that_works(name, value, switch):
     ],
 )
 @pytest.mark.parametrize("tool", [name for name in TOOLS if name != "pmap"])
-def test_a_switch_that_does_not_work_is_refused(tool, name, value, switch):
-    switch(name, value)
-    with pytest.raises(purerl.ConfigError, match=rf"cannot train where JAX's {name}"):
+def test_a_switch_that_does_not_work_is_refused(tool, name, value):
+    words = rf"cannot train where JAX's {name}"
+    with option(name, value), pytest.raises(purerl.ConfigError, match=words):
         TOOLS[tool]()
 
 
 @each_tool
-def test_no_tool_uses_a_random_key_twice(tool, switch):
-    switch("jax_debug_key_reuse", True)
-    TOOLS[tool]()
+def test_no_tool_uses_a_random_key_twice(tool):
+    with option("jax_debug_key_reuse", True):
+        TOOLS[tool]()

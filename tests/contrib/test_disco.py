@@ -15,7 +15,6 @@ from purerl.acting.environment import resolve_env
 from purerl.acting.rollout import Transition
 from purerl.config import ConfigError
 from purerl.contrib.disco import algorithm as disco
-from purerl.contrib.disco import learner as disco_learner
 from purerl.learning import optimiser
 from purerl.rules import DiscoRule
 from tests.contrib import disco_case as known
@@ -85,12 +84,12 @@ def from_authors(disco_file):
         terminated=terminated,
         truncated=jnp.zeros_like(terminated),
     )
-    learner = disco_learner.Learner(
+    learner = disco.Learner(
         params=single(known.in_flax(known.network(0), forget=1.0)),
         target_params=single(known.in_flax(known.network(1), forget=1.0)),
         opt_state=(),
         rule_memory=parts.config.rule.init(),
-        advantage_moments=disco_learner.init_moments(),
+        advantage_moments=disco.init_moments(),
     )
     return parts, learner, batch
 
@@ -101,7 +100,7 @@ def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors, referenc
     @jax.jit
     def differentiate(params):
         def loss(params):
-            return disco_learner.loss(parts, learner, params, batch)
+            return disco.loss(parts, learner, params, batch)
 
         return jax.value_and_grad(loss, has_aux=True)(params)
 
@@ -160,7 +159,7 @@ def test_the_buffer_has_the_last_trajectories_with_observations_before_resets(up
     assert ended.any() and (obs[:, :, 1:][ended][:, 0].sum(-1) >= 1).all()
     assert (next_obs[:, :, :-1][ended][:, 0].sum(-1) == 0).all()
     # What acted is what is stored beside it.
-    predict = jax.jit(partial(disco_learner.predict, parts))
+    predict = jax.jit(partial(disco.predict, parts))
     made = predict(states[3].params, after.obs[0].astype(jnp.float32))
     np.testing.assert_allclose(after.log_prob[0], made.logits, atol=1e-5)
 
@@ -183,10 +182,10 @@ def test_a_step_is_clipped_number_by_number(from_authors):
     def moved(**changes):
         config = parts.config.replace(optimiser=optimisers.SGD(), **changes)
         there = parts._replace(config=config)
-        optim = disco_learner.make_optimiser(config, learner.params)
+        optim = disco.make_optimiser(config, learner.params)
         flat = optimiser.flatten(learner.params)[0]
         start = learner._replace(opt_state=optim.init(flat))
-        new, _ = jax.jit(lambda x: disco_learner.improve(there, x, batch))(start)
+        new, _ = jax.jit(lambda x: disco.improve(there, x, batch))(start)
         return optimiser.flatten(new.params)[0] - flat
 
     free, clipped = (

@@ -11,7 +11,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.contrib.disco import learner
+from purerl.contrib.disco import algorithm
 from purerl.contrib.disco import rules as disco_rules
 from purerl.rules import CMPORule, DiscoRule
 from tests.contrib import disco_case as known
@@ -35,11 +35,11 @@ def made(disco_file):
 
 def calls(rule, sizes):
     """What the values and the rule make of the calls, one by one."""
-    memory, moments = rule.init(), learner.init_moments()
+    memory, moments = rule.init(), algorithm.init_moments()
 
     @jax.jit
     def call(inputs, memory, moments):
-        values, moments = learner.estimate(Numbers, inputs, moments)
+        values, moments = algorithm.estimate(Numbers, inputs, moments)
         inputs = inputs._replace(values=values)
         return (inputs, *rule(inputs, memory), values), moments
 

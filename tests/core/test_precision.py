@@ -11,7 +11,7 @@ import purerl
 from purerl import precision
 from tests import golden
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_same_bits, option, slow_but
 
 KEY = jax.random.key(0)
 WIDE = ("f64[", "i64[", "u64[", "c128[")
@@ -20,9 +20,8 @@ WIDE = ("f64[", "i64[", "u64[", "c128[")
 @pytest.fixture
 def in_64_bits():
     """As where a user's program has asked for them, in all of its threads."""
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
+    with option("jax_enable_x64", True):
+        yield
 
 
 def program(config, overrides):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.contrib.disco.learner import retrace
+from purerl.contrib.disco.algorithm import retrace
 from purerl.learning.returns import (
     gae,
     n_step,

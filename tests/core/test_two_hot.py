@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.contrib.disco import learner
+from purerl.contrib.disco import algorithm
 from purerl.learning import small_networks
 
 TOP, SIZE = 2.0, 5  # at -2, -1, 0, 1, 2
@@ -69,24 +69,24 @@ def test_the_mean_of_the_minimum_is_the_value(value):
 
 def test_moving_moments_are_weighted_means_of_what_was_seen():
     batches = np.random.RandomState(0).randn(4, 6) * 3.0 + 2.0
-    moments = learner.init_moments()
+    moments = algorithm.init_moments()
     for batch in batches:
-        moments = learner.seen_moments(
+        moments = algorithm.seen_moments(
             moments, jnp.asarray(batch, jnp.float32), 0.5, None
         )
     weight = 0.5 ** np.arange(4)[::-1]
     weight = weight / weight.sum()
     mean = weight @ batches.mean(1)
     deviation = np.sqrt(weight @ np.square(batches).mean(1) - mean**2)
-    found = learner.standardised(moments, jnp.asarray(batches[-1], jnp.float32))
+    found = algorithm.standardised(moments, jnp.asarray(batches[-1], jnp.float32))
     np.testing.assert_allclose(found, (batches[-1] - mean) / deviation, rtol=1e-4)
 
 
 @pytest.mark.parametrize("value", [2.0, 1000.1])
 def test_what_never_differs_is_standardised_to_zero(value):
     """As a difference of averages of squares the variance of 1000.1 would be noise."""
-    moments, values = learner.init_moments(), jnp.full(300, value, jnp.float32)
+    moments, values = algorithm.init_moments(), jnp.full(300, value, jnp.float32)
     for _ in range(50):
-        moments = learner.seen_moments(moments, values, 0.9, None)
-    np.testing.assert_allclose(learner.standardised(moments, values), 0.0, atol=1e-3)
+        moments = algorithm.seen_moments(moments, values, 0.9, None)
+    np.testing.assert_allclose(algorithm.standardised(moments, values), 0.0, atol=1e-3)
     np.testing.assert_allclose(moments.var, 0.0, atol=1e-8)

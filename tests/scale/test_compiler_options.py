@@ -6,16 +6,15 @@ import pytest
 
 import purerl
 from purerl.scale.devices import LEVEL, compile_for, make_workers
+from tests.helpers import option
 
 
 @pytest.fixture(autouse=True)
 def _users(monkeypatch: pytest.MonkeyPatch):
     """As for a user: nothing has chosen a level."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    with option("jax_disable_most_optimizations", False):
+        yield
 
 
 def test_the_second_level_is_chosen_on_a_cpu_alone_if_nobody_chose(monkeypatch):

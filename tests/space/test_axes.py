@@ -10,16 +10,19 @@ from purerl.config import TASK_FIELDS, ConfigError
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
 from purerl.space.axes import (
+    config_at,
     ends,
     expand,
+    for_fields,
     from_dict,
     label,
     labels,
     parse_axis,
     read_axis,
+    resolve_point,
     to_dict,
+    with_algorithm,
 )
-from purerl.space.points import config_at, for_fields, resolve_point, with_algorithm
 from purerl.train import bind
 from tests.helpers import tiny_config
 

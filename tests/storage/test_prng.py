@@ -1,7 +1,5 @@
 """What was trained with other random keys can be read, and is not gone on with."""
 
-import contextlib
-
 import jax
 import pytest
 
@@ -9,24 +7,13 @@ import purerl
 from purerl import ConfigError
 from purerl.scale.host import to_device
 from purerl.storage import folders
-from tests.helpers import StopAfter, assert_same_bits, slow_but, tiny_table
+from tests.helpers import StopAfter, assert_same_bits, option, slow_but, tiny_table
 
 from .every_kind import WRITE, contents
 
 CONFIG = tiny_table(num_evaluations=0, total_timesteps=384)
 SMALL = {"lanes": 2, "segment_updates": 4, "progress": False}
 BOTH = "numbers of jax_default_prng_impl=rbg, .* JAX_DEFAULT_PRNG_IMPL=rbg"
-
-
-@contextlib.contextmanager
-def option(name, value):
-    """Another value of an option of JAX, in every thread."""
-    before = getattr(jax.config, name)
-    jax.config.update(name, value)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
 
 
 def keys_of(impl):
