@@ -80,31 +80,3 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
         if isinstance(getattr(asked, field.name), Auto)
         and not isinstance(getattr(config, field.name), Auto)
     }
-
-
-def check_goes_on(
-    asked: TrainConfig, config: TrainConfig, overrides: Overrides | None
-) -> None:
-    """Refuse to go on with a state where `auto` follows the length of the run.
-
-    A state does not say how long its run was to be, so that an agent that has explored
-    would begin to explore anew in a longer one.
-
-    Args:
-        config: The config with a value in every field that was `auto`.
-
-    Raises:
-        ConfigError: naming the field, and how to give the number.
-    """
-    is_read = getattr(config, "epsilon_schedule", "constant") != "constant"
-    if not is_read or getattr(config, "noisy", False):
-        return
-    for share, follower in FOLLOWED.items():
-        given = (overrides or {}).get(follower, getattr(asked, follower))
-        if is_auto(given):
-            raise ConfigError(
-                f"{follower} is auto ({share} of total_timesteps), and start is a "
-                "state, which does not say how long its run was to be: give the number "
-                f"of that run, {follower}=purerl.resolve(config).{follower} with its "
-                "config."
-            )

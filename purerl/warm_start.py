@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.algorithms.checks import check_parts
-from purerl.config import ConfigError, shown
+from purerl.config import ConfigError, TrainConfig, is_auto, shown
 from purerl.learning.optimiser import is_in, name_leaves
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
@@ -336,7 +336,7 @@ def begin(
         start = to_device(start)
     check_scale(start, config)
     check_state(start, shapes)
-    auto.check_goes_on(bound.asked, config, overrides)
+    _check_goes_on(bound.asked, config, overrides)
     if hasattr(start, "params"):  # An algorithm of the user's own may have none.
         check_finite(networks_of(start))
     first = _updates_done(start.update, first_update)
@@ -365,6 +365,26 @@ def check_first_update(first_update: int | None, num_updates: int) -> None:
             f"first_update must be a whole number from 0 to {num_updates - 1:,}, got "
             f"{shown(first_update)}: give int(state.update)."
         )
+
+
+def _check_goes_on(
+    asked: TrainConfig, config: TrainConfig, overrides: Overrides | None
+) -> None:
+    """Refuse to go on with a state where `auto` follows the length of the run."""
+    # A state does not say how long its run was to be, so that an agent that has
+    # explored would begin to explore anew in a longer one.
+    is_read = getattr(config, "epsilon_schedule", "constant") != "constant"
+    if not is_read or getattr(config, "noisy", False):
+        return
+    for share, follower in auto.FOLLOWED.items():
+        given = (overrides or {}).get(follower, getattr(asked, follower))
+        if is_auto(given):
+            raise ConfigError(
+                f"{follower} is auto ({share} of total_timesteps), and start is a "
+                "state, which does not say how long its run was to be: give the number "
+                f"of that run, {follower}=purerl.resolve(config).{follower} with its "
+                "config."
+            )
 
 
 def _updates_done(update: Any, told: int | None) -> int:
