@@ -4,6 +4,7 @@ The run stops after update 9, whose rows had been told to all trackers, and befo
 checkpoint of update 9: it goes on from update 6.
 """
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,10 +15,10 @@ import purerl
 from purerl import serialise
 from purerl.runner.trackers.base import Member, TrackedRun, ended, files_of
 from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.mlflow import absolute
+from purerl.runner.trackers.mlflow import MLflowTracker, absolute, connect
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
-from .told import Acts, kill
+from .told import RUN, Acts, at, kill
 from .tracked import (
     WARNINGS,
     event_scalars,
@@ -86,6 +87,20 @@ def test_mlflow_has_the_mean_over_seeds(tracked, store):
         pairs = zip(one[name], two[name], strict=True)
         means = [(step, (a + b) / 2) for (step, a), (_, b) in pairs]
         np.testing.assert_allclose(found[name], means, rtol=1e-12)
+
+
+def test_mlflow_has_no_diverged_agent_in_its_means(tmp_path):
+    tracker = MLflowTracker(uri=f"sqlite:///{tmp_path}/mlflow.db")
+    told = Group([tracker], in_threads=False)
+    members = {seed: Member(f"seed={seed}", seed, {}) for seed in (0, 1)}
+    told.begin(RUN._replace(members=members), print)
+    losses = [(0, 1, 2.0), (1, 1, 4.0), (0, 2, 3.0), (1, 2, math.nan)]
+    losses += [(0, 3, 4.0), (1, 3, 8.0)]
+    told.tell((seed, {**at(update), "loss": loss}) for seed, update, loss in losses)
+    told.close("finished")
+    client = connect(tracker.uri)
+    found = mlflow_history(client, client.get_run(tracker.id))
+    assert [loss for _, loss in found["train/loss"]] == [3.0, 3.0, 4.0]
 
 
 def test_mlflow_keeps_a_run_that_loads(tracked, store):

@@ -93,6 +93,7 @@ class MLflowTracker(Tracker):
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
         self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+        self._diverged: set[int] = set()  # Means leave them out.
         self._client = connect(self.uri)
         self._experiment = find_experiment(self._client, self.uri, self.experiment)
         if run.id is not None:
@@ -117,7 +118,9 @@ class MLflowTracker(Tracker):
         """Keep the numbers of a row until `flush`."""
         kind, values = row["kind"], dict(scalars(row))
         self._add(self._child(member), kind, values, step)
-        if not self._run.is_sweep:
+        if not all(map(math.isfinite, values.values())):
+            self._diverged.add(member)
+        if not self._run.is_sweep and member not in self._diverged:
             self._means[kind, step].append(values)
 
     def flush(self) -> None:
