@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -58,6 +59,20 @@ def played_by_a_stranger(tmp_path, uri, address, obs):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return np.load(places[1])
+
+
+def test_observations_of_several_parts_are_cast_part_by_part():
+    from purerl.runner.trackers.mlflow_policy import ExportedPolicy
+
+    policy = ExportedPolicy()
+    number, picture = {"shape": [], "dtype": "int32"}, {"shape": [2], "dtype": "uint8"}
+    policy.about = {"observation": [number, {"picture": picture}]}
+    seen: list = []
+    policy._policy = SimpleNamespace(call=seen.append)
+    policy.predict(None, [[3], {"picture": [[1, 2]]}])
+    ((place, parts),) = seen
+    assert place.dtype == np.int32 and place.tolist() == [3]
+    assert parts["picture"].dtype == np.uint8
 
 
 @pytest.mark.slow(optimised=False)

@@ -34,23 +34,24 @@ class ExportedPolicy(PythonModel):
 
         Args:
             context: MLflow's knowledge of the model; it is not used.
-            model_input: `[N, *shape]` observations as the environment gives them, a
-                dictionary of such where they have several parts.
+            model_input: `[N, *shape]` observations as the environment gives them; a
+                dictionary or a sequence of such where they have several parts.
             params: Further arguments from MLflow, of which there are none.
 
         Returns:
             `[N, ...]` actions as the environment takes them.
         """
         del context, params
-        described = self.about["observation"]
-        if isinstance(model_input, dict):
-            obs: Any = {
-                name: np.asarray(part, described[name]["dtype"])
-                for name, part in model_input.items()
-            }
-        else:
-            obs = np.asarray(model_input, described["dtype"])
+        obs = _cast(self.about["observation"], model_input)
         return np.asarray(self._policy.call(obs))
+
+
+def _cast(described: Any, given: Any) -> Any:
+    if isinstance(described, list):
+        return tuple(map(_cast, described, given))
+    if isinstance(given, dict):
+        return {name: _cast(described[name], part) for name, part in given.items()}
+    return np.asarray(given, described["dtype"])
 
 
 mlflow.models.set_model(ExportedPolicy())
