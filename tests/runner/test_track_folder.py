@@ -154,6 +154,21 @@ def test_tensorboard_has_every_row_once_wherever_the_folder_is(tmp_path):
     assert losses(moved, (1, 5)) == [(32, 1), (160, 5)]
 
 
+@pytest.mark.parametrize("is_extended", [False, True])
+def test_tensorboard_elsewhere_keeps_the_run_of_which_one_is_a_copy(
+    tmp_path, is_extended
+):
+    """A copy of the same name took the place of the original, and lacked rows."""
+    one, copied, logs = (tmp_path / x for x in ("one", "backup/one", "logs"))
+    one.mkdir()
+    losses(one, (1, 2), logs)
+    shutil.copytree(one, copied)
+    if is_extended:
+        begin_anew(copied, 1)
+    assert losses(copied, (1, 3, 4), logs) == [(32, 1), (96, 3), (128, 4)]
+    assert losses(one, (1, 2, 5), logs) == [(32, 1), (64, 2), (160, 5)]
+
+
 def test_tensorboard_elsewhere_goes_on_with_a_run_of_another_name(tmp_path):
     one, moved, logs = (tmp_path / name for name in ("one", "moved", "logs"))
     one.mkdir()

@@ -158,9 +158,13 @@ def test_a_copied_folder_begins_anew_and_a_moved_one_goes_on(tmp_path):
     original.mkdir()
     whole(Keeps(id="a"), updates=(1, 2), folder=original)
     shutil.copytree(original, copied)
+    same = Keeps(id="a")  # Its identity is always the same.
+    shutil.copytree(original, tmp_path / "same")
+    whole(same, updates=(1, 2, 3), folder=tmp_path / "same")
+    assert same.updates == [1, 2, 3]
     copy = Keeps(id="b")
     said = whole(copy, updates=(1, 2, 3), folder=copied)
-    assert (copy.begun.id, copy.begun.replaces) == (None, "a")
+    assert (copy.begun.id, copy.begun.replaces) == (None, None)
     assert copy.updates == [1, 2, 3] and f"a copy of {original}" in said[0]
     original.rename(moved)
     for folder, id in ((moved, "a"), (copied, "b")):

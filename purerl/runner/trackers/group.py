@@ -12,7 +12,7 @@ which make it again; `status`, with which it was closed (empty before); `told`, 
 pieces it has, as ranges; `total`, how many there are, where that is known; `members`,
 the checksum of what a sweep's numbers stand for; `folder`, which tells a copy of a
 folder that is still there: what both tell would mix. A copy begins anew, and so does a
-tracker with pieces that no longer hold: `replaces` then stands in place of `id`.
+tracker with pieces that no longer hold, where `replaces` stands in place of `id`.
 """
 
 import contextlib
@@ -283,7 +283,7 @@ class Group:
             if known.get("options") != plain_options(writer.tracker):
                 known = {}  # It writes elsewhere now.
             if known and run.is_sweep and known.get("members") != members:
-                known = _anew(known)
+                known = _anew(known, name, run.folder)
             is_whole = total is not None and len(told_in(known)) >= total
             if is_whole and known.get("status"):
                 notify(f"tracker {name!r} has everything of {run.folder} already.")
@@ -294,7 +294,7 @@ class Group:
                     f"tracker {name!r} begins anew: {run.folder} is a copy of "
                     f"{original}, whose run stays as it is."
                 )
-                known = _anew(known)
+                known = _anew(known, name, run.folder)
             entries.append(known)
         try:
             for writer, known in zip(self._writers, entries, strict=True):
@@ -462,7 +462,7 @@ class Group:
                     "folder": str(folder.resolve()),
                 }
                 known = stored.get(name, {})
-                same = ("id", "options", "total", "members")
+                same = ("id", "options", "total", "members", "folder")
                 if all(known.get(n) == entry[n] for n in same):
                     told |= told_in(known)
                 entry["told"] = list(_ranges(sorted(told)))
@@ -549,13 +549,15 @@ def begin_anew(folder: Path, updates: int) -> None:
     stored = load_stored(folder)
     for name, entry in stored.items():
         if len(told_in(entry)) > updates:
-            stored[name] = _anew(entry)
+            stored[name] = _anew(entry, name, folder)
     if stored:
         write_json(folder / TRACKERS_FILE, stored)
 
 
-def _anew(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _anew(entry: Mapping[str, Any], name: str, folder: Path | None) -> dict[str, Any]:
     """The entry of `trackers.json` with which a tracker begins anew."""
+    if _original(entry, name, folder):  # Whose run nothing replaces.
+        return {"options": entry["options"]}
     replaces = entry.get("id") or entry.get("replaces")
     return {"options": entry["options"], "replaces": replaces}
 

@@ -71,7 +71,8 @@ class TensorBoardTracker(Tracker):
     """A tracker that writes the event files of TensorBoard.
 
     Args:
-        folder: Folder of all runs; a run's files go to `<folder>/<name of the run>`.
+        folder: Folder of all runs; a run's files go to `<folder>/<name of the run>`,
+            with a number behind it where another run has that.
             Not given: `tensorboard` in the run's own folder.
     """
 
@@ -97,10 +98,13 @@ class TensorBoardTracker(Tracker):
             self.root = Path(run.id)
         else:
             self.root = (self.folder or Path("tensorboard")) / run.name
+            if self.root.exists() and run.replaces != str(self.root.resolve()):
+                # Another run of that name has it, such as one of which this is a copy.
+                self.root = self.root.with_name(f"{run.name}-{time.time_ns():x}")
         self.root.mkdir(parents=True, exist_ok=True)
         self.id = str(self.root.resolve())
-        # In the run's folder they are its own, wherever that was when they were begun.
-        if run.replaces == self.id or (own and run.replaces):
+        # In the run's folder all are its own, wherever that was when they were begun.
+        if run.replaces == self.id or (own and run.id is None):
             for path in self.root.rglob("*.tfevents.*"):
                 path.unlink()
         if run.id is None:
