@@ -89,18 +89,37 @@ def test_mlflow_has_the_mean_over_seeds(tracked, store):
         np.testing.assert_allclose(found[name], means, rtol=1e-12)
 
 
-def test_mlflow_has_no_diverged_agent_in_its_means(tmp_path):
-    tracker = MLflowTracker(uri=f"sqlite:///{tmp_path}/mlflow.db")
-    told = Group([tracker], in_threads=False)
+def means(folder, *calls, **run):
+    """MLflow's means over two members: calls tell rows `(member, update, values)`."""
+    folder.mkdir()
     members = {seed: Member(f"seed={seed}", seed, {}) for seed in (0, 1)}
-    told.begin(RUN._replace(members=members), print)
-    losses = [(0, 1, 2.0), (1, 1, 4.0), (0, 2, 3.0), (1, 2, math.nan)]
-    losses += [(0, 3, 4.0), (1, 3, 8.0)]
-    told.tell((seed, {**at(update), "loss": loss}) for seed, update, loss in losses)
-    told.close("finished")
+    for rows in calls:
+        tracker = MLflowTracker(uri=f"sqlite:///{folder.parent}/mlflow.db")
+        told = Group([tracker], in_threads=False)
+        told.begin(RUN._replace(members=members, folder=folder, **run), print)
+        told.tell((seed, {**at(update), **values}) for seed, update, values in rows)
+        told.close("interrupted")
     client = connect(tracker.uri)
     found = mlflow_history(client, client.get_run(tracker.id))
-    assert [loss for _, loss in found["train/loss"]] == [3.0, 3.0, 4.0]
+    return {name: [mean for _, mean in points] for name, points in found.items()}
+
+
+def test_mlflow_has_no_diverged_agent_in_its_means(tmp_path):
+    losses = [(0, 1, 2.0), (1, 1, 4.0), (0, 2, 3.0), (1, 2, math.nan)]
+    losses += [(0, 3, 4.0), (1, 3, 8.0)]
+    rows = [(seed, update, {"loss": loss}) for seed, update, loss in losses]
+    # It knows who diverged before it was stopped too.
+    for name, calls in {"one": [rows], "two": [rows[:4], rows]}.items():
+        assert means(tmp_path / name, *calls) == {"train/loss": [3.0, 3.0, 4.0]}
+    # An own metric may be unknown, and a member of a search take another's state.
+    rows = [(0, 1, 2.0, math.nan), (1, 1, 4.0, 1.0), (0, 2, 6.0, 3.0), (1, 2, 8.0, 1.0)]
+    told = [(seed, update, {"loss": x, "ratio": y}) for seed, update, x, y in rows]
+    for name, about in {
+        "own": {"config": {"metrics": ["lab:ratio"]}},
+        "search": {"kind": "pbt"},
+    }.items():
+        found = means(tmp_path / name, told, **about)
+        assert found == {"train/loss": [3.0, 7.0], "train/ratio": [1.0, 2.0]}
 
 
 def test_mlflow_keeps_a_run_that_loads(tracked, store):

@@ -21,6 +21,7 @@ import os
 import time
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.hooks import reports
 from purerl.runner.trackers.base import (
     Row,
     TrackedRun,
@@ -118,7 +120,7 @@ class MLflowTracker(Tracker):
         """Keep the numbers of a row until `flush`."""
         kind, values = row["kind"], dict(scalars(row))
         self._add(self._child(member), kind, values, step)
-        if not all(map(math.isfinite, values.values())):
+        if self._has_diverged(values):
             self._diverged.add(member)
         if not self._run.is_sweep and member not in self._diverged:
             self._means[kind, step].append(values)
@@ -127,10 +129,10 @@ class MLflowTracker(Tracker):
         """Write what was logged, as few requests per run as there can be."""
         for (kind, step), rows in self._means.items():
             known = {
-                name: [row[name] for row in rows if name in row]
+                name: [x for row in rows if math.isfinite(x := row.get(name, math.nan))]
                 for name in dict.fromkeys(name for row in rows for name in row)
             }
-            means = {name: sum(x) / len(x) for name, x in known.items()}
+            means = {name: sum(x) / len(x) for name, x in known.items() if x}
             self._add(self._outer, kind, means, step)
         self._means.clear()
         for id, rows in self._pending.items():
@@ -192,10 +194,21 @@ class MLflowTracker(Tracker):
         ):
             if self._run.is_sweep and run.info.status == STATUS["finished"]:
                 continue  # No row of this member will come.
-            children[int(run.data.tags["member"])] = run.info.run_id
+            children[member := int(run.data.tags["member"])] = run.info.run_id
+            if self._has_diverged(run.data.metrics):
+                self._diverged.add(member)
             self._recall(run)
             self._client.update_run(run.info.run_id, status="RUNNING")
         return children
+
+    def _has_diverged(self, values: Mapping[str, float]) -> bool:
+        """Whether a number of a run's agent is not finite, own metrics apart."""
+        own = self._run.config.get("metrics") or ()
+        # A member of a search may go on with the state of another.
+        return not self._run.kind and any(
+            not (math.isfinite(value) or reports(name.partition("/")[2], own))
+            for name, value in values.items()
+        )
 
     def _child(self, seed: int) -> str:
         if seed not in self._children:
