@@ -211,7 +211,8 @@ class _Outcomes(gymnasium.Wrapper):
     """
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        return copy.deepcopy(self.env.reset(**options)[0]), {}
+        obs, _ = self.env.reset(**options)
+        return copy.deepcopy(obs), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, _ = self.env.step(action)

@@ -190,6 +190,19 @@ def test_a_box_of_integers_is_refused_as_actions(space):
         purerl.run(config, progress=False)
 
 
+class Old(Everything):
+    """Its `reset` returns no infos, as before Gymnasium."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+def test_a_reset_without_infos_is_not_taken_for_one_with_them():
+    gymnasium.register("Old-v0", Old, disable_env_checker=True)
+    with pytest.raises(ValueError, match="unpack"):
+        envs.make("gymnasium/Old-v0").start(1).reset(0)
+
+
 def test_only_the_first_episode_of_each_counts():
     """Both actions of CartPole in turn; as Gymnasium's own environment plays it."""
     expected = []
