@@ -27,6 +27,7 @@ from purerl.tuning.batch import Batch, Pool
 from purerl.tuning.space import TuneOptions
 from purerl.tuning.study import Study
 from tests.helpers import slow_but, tiny_config
+from tests.runner.told import Told
 
 from .conftest import REWARDS, STEPS, tune
 
@@ -198,6 +199,18 @@ def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
         assert row.state == ("complete" if fits else "refused")
     refused = [row for row in result.rows if row.state == "refused"]
     assert refused and "num_minibatches" in refused[0].note
+
+
+def test_a_study_of_refused_trials_alone_says_why_whenever_it_is_called(
+    chain, tmp_path
+):
+    told, axes = Told(), {"num_minibatches": [8], "num_steps": [5, 7]}
+    for trackers in ([told], []):
+        with pytest.raises(purerl.ConfigError, match="by num_minibatches, got 8"):
+            tune(chain, axes, trials=2, out=tmp_path / "s", trackers=trackers)
+    assert (told.status, told.ended) == ("failed", [0, 1])
+    rows = purerl.load(tmp_path / "s").rows
+    assert [row.state for row in rows] == ["refused"] * 2
 
 
 def test_the_training_curve_is_the_mean_along_the_way(chain):
