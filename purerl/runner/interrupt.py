@@ -155,3 +155,8 @@ def heard() -> Iterator[None]:
         if _Last.is_raised:
             raise KeyboardInterrupt from error
         raise
+
+
+def answer() -> None:
+    """Take the last signal as answered: somebody caught its KeyboardInterrupt."""
+    _Last.is_raised = False

@@ -1,5 +1,6 @@
 """SIGTERM and SIGHUP do what Ctrl-C does, and only where nobody else acts."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -119,6 +120,16 @@ def test_the_status_of_a_command_names_the_signal(number, monkeypatch, capsys):
         monkeypatch.setattr(train, "main_train", call)
         assert main(["train"]) == 128 + number
     assert "stopped (ValueError('Invalid affine" in capsys.readouterr().err
+
+    def failed_after_an_answer(argv):
+        with contextlib.suppress(KeyboardInterrupt):
+            send(number)
+        interrupt.answer()
+        raise ValueError("of its own")
+
+    monkeypatch.setattr(train, "main_train", failed_after_an_answer)
+    with pytest.raises(ValueError, match="of its own"):
+        main(["train"])
     monkeypatch.setattr(train, "main_train", lambda argv: 130)
     assert main(["train"]) == 130
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 
 from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
+from purerl.runner import interrupt
 from purerl.runner.trackers.base import TRACKERS, Piece, Row, TrackedRun, Tracker
 from purerl.storage import folders
 from purerl.storage.files import read_json, write_json
@@ -390,6 +391,7 @@ class Group:
         try:
             self._wait(is_finished=status == "finished")
         except KeyboardInterrupt:
+            interrupt.answer()
             self.notify("not waiting for trackers any longer.")
         for writer in self._writers:
             # A call that goes on is left to itself.
