@@ -26,7 +26,7 @@ ENDING = tuple(
 
 
 class _Last:
-    """The last of these signals in this process, when it came, if it was raised."""
+    """The last signal of this process, when it came, and whether it has raised."""
 
     number, when, is_raised = signal.SIGINT, -math.inf, False
 
@@ -144,7 +144,7 @@ def commanded() -> Iterator[Callable[[], int]]:
 
 @contextlib.contextmanager
 def heard() -> Iterator[None]:
-    """Raise KeyboardInterrupt where a library made another error of a signal's.
+    """Raise KeyboardInterrupt where a library turned a signal's into its own error.
 
     Compiled libraries, such as matplotlib's, answer any exception in a conversion with
     one of their own.
@@ -158,5 +158,5 @@ def heard() -> Iterator[None]:
 
 
 def answer() -> None:
-    """Take the last signal as answered: somebody caught its KeyboardInterrupt."""
+    """Note that a signal's KeyboardInterrupt was caught: a later error is real."""
     _Last.is_raised = False
